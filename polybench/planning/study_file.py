@@ -274,6 +274,7 @@ class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers: list[_Number]
     model: str | None = None
     batch_size: int | None = None
+    items_per_epoch: int | None = None
 
 
 def published_numbers(path: Path, name: str) -> list[PublishedResult]:
@@ -291,6 +292,7 @@ def published_numbers(path: Path, name: str) -> list[PublishedResult]:
                 "source": number.source or publication.source,
                 "model": number.model or publication.model,
                 "batch_size": number.batch_size or publication.batch_size,
+                "items_per_epoch": number.items_per_epoch or publication.items_per_epoch,
             }
         )
         for number in publication.numbers

@@ -32,7 +32,7 @@ class MeasuredConfiguration(NamedTuple):
     configuration: str
     workload: Workload
     values: Mapping[str, float | str | None]
-    """Values of the metrics that published results may contain."""
+    """Values of the metrics that published results may contain; `epoch_time` is the time of a single item."""
     epochs: int | None = None
     """Epochs before the accuracy was measured; None if trainings differ in their number."""
 
@@ -43,6 +43,7 @@ def from_study(results: Sequence[Result]) -> list[MeasuredConfiguration]:
     for result in results:
         if result.is_ranked:
             values = {name: METRICS[name].value(result) for name in get_args(PublishedMetric)}
+            values["epoch_time"] = result.mean_step_seconds / result.workload.batch_size
             epochs = {len(training.epochs) for training in result.trainings if training.complete}
             count = epochs.pop() if len(epochs) == 1 else None
             found.append(MeasuredConfiguration(result.configuration, result.workload, values, count))
@@ -55,9 +56,9 @@ def from_sweep(points: Sequence[SweepPoint]) -> list[MeasuredConfiguration]:
     for point in points:
         for result in point.configurations:
             if point.workload is not None and result.speedup is not None:
-                seconds = result.step_seconds
+                seconds, mean_seconds = result.step_seconds, result.mean_step_seconds
                 values = {
-                    "epoch_time": result.epoch_seconds,
+                    "epoch_time": mean_seconds / point.workload.batch_size if mean_seconds else None,
                     "step_time": seconds,
                     "throughput": result.items_per_second,
                     "steps_per_second": 1 / seconds if seconds else None,
@@ -113,7 +114,8 @@ def _measured_values(published: PublishedResult, measured: Sequence[MeasuredConf
         for one in measured
         if _is_same_network(published, one) and not _differences(published, one)
     )
-    found = [published.count_in_value * value for value in values if isinstance(value, float) and value]
+    count = published.count_in_value
+    found = [count * value for value in values if isinstance(value, float) and value] if count else []
     return found[:1] if published.configuration else found
 
 
@@ -126,6 +128,8 @@ def _is_same_network(published: PublishedResult, measured: MeasuredConfiguration
 def _differences(published: PublishedResult, measured: MeasuredConfiguration) -> list[str]:
     workload = measured.workload
     found = []
+    if published.count_in_value is None:
+        found.append("the publication's items per epoch are unknown (`items_per_epoch`)")
     has_accuracy = published.metric == "accuracy" and measured.values.get("accuracy")
     if has_accuracy and measured.epochs != published.epochs:
         epochs = "different numbers of epochs" if measured.epochs is None else units.plural(measured.epochs, "epoch")
@@ -149,8 +153,10 @@ def _notes(published: Sequence[PublishedResult], measured: Sequence[MeasuredConf
         if _is_same_network(result, configuration)
         for difference in _differences(result, configuration)
     ]
+    items = [one.items_per_epoch for one in published if one.metric == "epoch_time" and _measured_values(one, measured)]
     return [
         *(f"source: {source}" for source in dict.fromkeys(result.source for result in published)),
+        *(f"measured here: the time of {count:,} items, by the mean step" for count in dict.fromkeys(items)),
         *dict.fromkeys(reasons),
     ]
 

@@ -142,6 +142,7 @@ def _point_result(
         speedup=found.speedup,
         ci95=found.ci95 if result is not first else None,
         efficiency=found.speedup / threads if by_threads else None,
+        mean_step_seconds=result.mean_step_seconds,
         epoch_seconds=result.epoch_seconds,
         relative_time=_ratio(result.epoch_seconds, reference.result.epoch_seconds if reference else None),
         dollars_per_hour=None if price is None else price * device_count(result),

@@ -148,6 +148,7 @@ class PointResult(msgspec.Struct, frozen=True):
     speedup: float | None = None
     ci95: tuple[float, float] | None = None
     efficiency: float | None = None
+    mean_step_seconds: float | None = None
     epoch_seconds: float | None = None
     relative_time: float | None = None
     dollars_per_hour: float | None = None

@@ -146,6 +146,8 @@ class PublishedResult(msgspec.Struct, frozen=True):
     configuration is compared with every configuration, on any engine and device."""
     epochs: int = 1
     """Number of epochs that an `epoch_time` value covers, or after which an `accuracy` value was measured."""
+    items_per_epoch: int | None = None
+    """Images or sequences of the author's epoch; an `epoch_time` is not compared without it."""
     metric: PublishedMetric = "epoch_time"
     """The metric of the configuration to compare with: seconds, items per second, or a ratio."""
     steps: int = 1
@@ -157,9 +159,11 @@ class PublishedResult(msgspec.Struct, frozen=True):
     augment: bool | None = None
 
     @property
-    def count_in_value(self) -> int:
-        """Number of the metric's epochs or steps that `value` covers."""
-        return {"epoch_time": self.epochs, "step_time": self.steps}.get(self.metric, 1)
+    def count_in_value(self) -> int | None:
+        """Number of items of an `epoch_time` or of steps that `value` covers, otherwise 1; None if it is unknown."""
+        if self.metric == "epoch_time":
+            return None if self.items_per_epoch is None else self.epochs * self.items_per_epoch
+        return self.steps if self.metric == "step_time" else 1
 
 
 class StudyFileMetadata(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 from polybench.schema.metrics import METRICS, Metric
-from polybench.schema.result import Comparison, Result, TrainedEpoch, Training
+from polybench.schema.result import Comparison, MeanStepTime, Result, TrainedEpoch, Training
 from tests.factories import WORKLOAD, measured, typical_study
 
 PUBLISHED = [
@@ -36,6 +36,7 @@ def published_cuda(**fields: Any) -> PublishedResult:
         "hardware": "K80",
         "source": "a blog",
         "configuration": "tf/cuda",
+        "items_per_epoch": 390 * 128,
     }
     return PublishedResult(**(fields_of_cuda | fields))
 
@@ -73,9 +74,12 @@ def test_machine_formats_ignore_the_request(name: str, columns: list[Metric]) ->
 def test_published_epoch_time_is_compared_with_the_same_configuration(name: str) -> None:
     own_value = typical_study().result("tf/cpu").epoch_seconds
     assert own_value is not None
+    items = 390 * 128
     published_numbers = [
-        PublishedResult("theirs", "time of 10 epochs", 20 * own_value, "s", "K80", "a blog", "tf/cpu", 10),
-        PublishedResult("theirs", "time per epoch", (own_value, 3 * own_value), "s", "P100", "a blog", "tf/cpu"),
+        PublishedResult("theirs", "time of 10 epochs", 20 * own_value, "s", "K80", "a blog", "tf/cpu", 10, items),
+        PublishedResult(
+            "theirs", "time per epoch", (own_value, 3 * own_value), "s", "P100", "a blog", "tf/cpu", 1, items
+        ),
         PublishedResult("theirs", "time per epoch", 1.5, "s", "V100", "a blog", "tf/cuda"),  # failed in this study
         PublishedResult("theirs", "speedup", 3.0, "times", "V100", "a blog"),
     ]
@@ -102,7 +106,7 @@ def test_published_epoch_time_is_compared_with_the_same_configuration(name: str)
 def test_published_value_is_compared_with_the_same_metric(
     metric: PublishedMetric, fields: dict[str, Any], format_own: Callable[[float], str], times: str
 ) -> None:
-    own_value = METRICS[metric].value(CUDA)
+    own_value = METRICS[metric].value(CUDA)  # an epoch here has as many items as the published one
     assert isinstance(own_value, float)
     amount = own_value * fields.get("steps", 1) * fields.get("epochs", 1)
     published = published_cuda(metric=metric, value=3 * amount, **fields)
@@ -125,7 +129,18 @@ def test_different_work_is_not_compared(other: dict[str, Any], reason: list[str]
     assert len(block([published_cuda(**other)], [CUDA]).columns) == 4
     assert block([published_cuda(**other), published_cuda()], [CUDA]).rows[0][4:] == ["", ""]
     assert block([published_cuda(**other)] * 2, [CUDA]).notes == ["source: a blog", *reason]
-    assert block([published_cuda(**same)], [CUDA]).notes == ["source: a blog"]
+    scaled = "measured here: the time of 49,920 items, by the mean step"
+    assert block([published_cuda(**same)], [CUDA]).notes == ["source: a blog", scaled]
+
+
+def test_epochs_of_different_sizes_are_compared_per_item() -> None:
+    means = MeanStepTime(0.02, None)  # with the pauses of an epoch; the typical step takes 10 ms
+    small = measured("tf/cuda", 0.01, mean_step_time=means, epoch_seconds=8 * 0.02)  # of 1,024 images
+    published = published_cuda(value=39.0625, items_per_epoch=50_000)
+    assert block([published], [small]).rows[0][4:] == ["tf/cuda 7.81 s", "5.00 times as long"]
+    unknown = block([published_cuda(items_per_epoch=None)], [small])
+    assert len(unknown.columns) == 4
+    assert "no ratio for tf/cuda: the publication's items per epoch are unknown" in unknown.notes[1]
 
 
 def trained(configuration: str, *accuracies: float, complete: bool = True) -> Result:
@@ -178,7 +193,7 @@ def test_published_value_is_compared_with_the_fastest_matching_point_of_a_sweep(
         return found
 
     assert sweep_block(published, *points).rows[0][4:] == ["tf/cuda 1,280", "2.00 times as many"]
-    configuration = msgspec.structs.replace(points[2].configurations[0], epoch_seconds=40.0)
+    configuration = msgspec.structs.replace(points[2].configurations[0], mean_step_seconds=40 / 390)
     epochs = published_cuda(metric="epoch_time", value=80.0, unit="s", model="lenet", batch_size=128)
     found = sweep_block(epochs, msgspec.structs.replace(points[2], configurations=[configuration]))
     assert found.rows[0][4] == "tf/cuda 40.0 s"
