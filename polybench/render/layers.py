@@ -203,7 +203,7 @@ def _configuration_notes(configuration: ConfigurationLayers) -> Iterator[str]:
         yield f"{name}: failed the parity check; see polybench parity"
     if configuration.rows and configuration.gc_seconds_per_step is not None:
         gc = _ms(configuration.gc_seconds_per_step)
-        yield f"{name}: garbage collection takes {gc} ms of a whole step; the GC column lists it per operation"
+        yield f"{name}: garbage collection takes {gc} ms of a mean step; the GC column lists it per operation"
     if configuration.step_seconds and not configuration.rows:
         reason = ", because the step is compiled as a whole" if configuration.compiled_as_whole else ""
         step = _with_interval(configuration.step_seconds, configuration.step_ci95)

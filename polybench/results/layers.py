@@ -12,6 +12,7 @@ from polybench.networks.layers import Operation
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.calls import OperationTime
+from polybench.results.interference import drop_affected_rounds
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
@@ -34,8 +35,9 @@ def build_layers_document(
 ) -> LayersDocument:
     """Build the document of measured operation times, by configuration.
 
-    `study` has the times of whole steps. With `expand_blocks`, each layer of a residual block has its own row.
-    With `only_layer`, the document has only this layer's rows and no times of whole steps.
+    `study` has the times of whole steps. Rounds with interference are left out, as in `compare`. With
+    `expand_blocks`, each layer of a residual block has its own row. With `only_layer`, the document has only this
+    layer's rows and no times of whole steps.
     """
     layers = split_layers(model)
     configurations = [
@@ -54,6 +56,7 @@ def build_layers_document(
         **study.header(),
         study=study.study,
         settings=study.settings,
+        interference=study.interference,
         warnings=[*study.warnings, *(f"{r.configuration}: {text}" for r in study.results for text in r.warnings)],
         configurations=configurations,
     )
@@ -76,18 +79,26 @@ def _configuration_layers(
         parity=result.parity.status,
         compiled_as_whole=compiled_as_whole,
         gc_seconds_per_step=result.gc.seconds_per_step,
-        step_times=result.step_times,
         versions=result.versions,
         peak=result.peak,
     )
     if result.step_times:
-        steps = [[median(one_round) for one_round in process] for process in result.step_times.values]
+        unaffected = drop_affected_rounds(result.step_times.values, result.interference.blocks)
+        times = [_undisturbed(rounds, process) for rounds, process in zip(times, unaffected, strict=False)]
+        values = [[one_round for one_round in process if one_round] for process in unaffected]
+        configuration.step_times = msgspec.structs.replace(result.step_times, values=values)
+        steps = [[median(one_round) for one_round in process] for process in values]
         configuration.step_seconds, configuration.step_ci95 = mean_over_rounds(steps)
         if any(times):
             configuration.rows = _rows(layers, result.workload.batch_size, times, expand_blocks)
             unattributed = _unattributed(steps, times)
             configuration.unattributed_seconds, configuration.ci95 = mean_over_rounds(unattributed)
     return configuration
+
+
+def _undisturbed(rounds: list[list[OperationTime]], steps: Sequence[Sequence[float]]) -> list[list[OperationTime]]:
+    """Return the operations of the rounds in which the whole steps are free of interference."""
+    return [operations for operations, one_round in zip(rounds, steps, strict=False) if one_round]
 
 
 def _unattributed(steps: list[list[float]], times: OperationTimes) -> list[list[float]]:

@@ -39,7 +39,7 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     min_bytes_moved: int | None = None
     native_bytes: float | None = None
     seconds: list[list[float]] = []
-    """As [process][round]."""
+    """As [process][round], without the rounds with interference."""
 
 
 class ConfigurationLayers(ConfigurationStatus, kw_only=True):
@@ -58,12 +58,12 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     unattributed_seconds: float | None = None
     ci95: tuple[float, float] | None = None
     gc_seconds_per_step: float | None = None
-    """Garbage collection in whole steps, included in `step_seconds`."""
+    """Garbage collection in the mean whole step; `step_seconds`, a typical one, leaves rare pauses out."""
     peak: PeakComparison | None = None
     """For whole steps."""
     rows: list[LayerRow] = []
     step_times: StepTimes | None = None
-    """For whole steps."""
+    """For whole steps, without the rounds with interference."""
     versions: dict[str, Any] = {}
     """As in the results of a study."""
 

@@ -9,6 +9,7 @@ from polybench.networks.timed_layers import split_layers
 from polybench.protocol.calls import OperationTime
 from polybench.results.layers import OperationTimes, build_layers_document
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
+from polybench.schema.resources import BlockCounters, Interference
 from polybench.schema.result import StepTimes
 from tests.factories import measured, study, unmeasured
 
@@ -51,6 +52,21 @@ def test_operations_and_unattributed_time_add_up_to_the_step() -> None:
     assert total + one.unattributed_seconds == pytest.approx(one.step_seconds)
     assert one.ci95 is not None
     assert one.ci95[0] < one.unattributed_seconds < one.ci95[1]
+
+
+def test_rounds_with_interference_are_left_out() -> None:
+    def counters(*affected: bool) -> list[BlockCounters]:
+        return [BlockCounters(1.0, 2.0, 0.5, 0.0, affected=one) for one in affected]
+
+    blocks = [counters(False, False, True), counters(False, True, False)]
+    step_times = StepTimes("step", 1, [[[0.04], [0.05], [0.09]], [[0.04], [0.30], [0.05]]])
+    quiet, disturbed = times()[0][0], times(seconds=9e-4)[0][0]
+    result = measured("torch/cpu", 0.04, step_times=step_times, interference=Interference(blocks=blocks))
+    found = [[quiet, quiet, disturbed], [quiet, disturbed, quiet]]
+    (one,) = build_layers_document(study(result), RESNET, {"torch/cpu": found}, []).configurations
+    assert one.step_seconds == pytest.approx(0.045)
+    assert one.rows[0].seconds == [[pytest.approx(1e-4)] * 2] * 2
+    assert one.step_times == StepTimes("step", 1, [[[0.04], [0.05]], [[0.04], [0.05]]])
 
 
 def test_block_is_the_sum_of_its_layers() -> None:
