@@ -37,6 +37,9 @@ def pair_statements(pair: ExplainedComparison, baseline: Result, other: Result) 
             seconds=pair.difference_seconds,
         )
     yield _difference(pair)
+    for result in (other, baseline):
+        if result.caveat:
+            yield Statement(text=f"{result.configuration} is for teaching only: {result.caveat}.", evidence="step_time")
     layers = pair.breakdown("layers")
     if layers is not None:
         yield from _layers(pair, layers)
@@ -63,17 +66,22 @@ def _difference(pair: ExplainedComparison) -> Statement:
 
 
 def _layers(pair: ExplainedComparison, breakdown: Breakdown) -> Iterator[Statement]:
-    source = f"layers {breakdown.sources[0]}"
-    notable = [
-        one for one in breakdown.components if abs(one.difference_seconds) >= _NOTABLE * abs(pair.difference_seconds)
-    ]
-    causes = [one for one in notable if _same_direction(one, pair)][:_MAX_COMPONENTS]
+    source, difference = f"layers {breakdown.sources[0]}", breakdown.difference_seconds
+    if breakdown.whole == "mean step":
+        yield Statement(
+            text=f"The mean step, with everything in it, is {units.format_seconds(abs(difference))}"
+            f" {_longer(difference)}: {_both(breakdown)}. The following components add up to that.",
+            evidence="mean_step_time",
+            seconds=difference,
+        )
+    notable = [one for one in breakdown.components if abs(one.difference_seconds) >= _NOTABLE * abs(difference)]
+    causes = [one for one in notable if _same_direction(one, breakdown)][:_MAX_COMPONENTS]
     for number, component in enumerate(causes):
         subject = "Another part" if number else "Most of the difference"
-        if not number and abs(component.difference_seconds) <= abs(pair.difference_seconds) / 2:
+        if not number and abs(component.difference_seconds) <= abs(difference) / 2:
             subject = "The largest part of the difference"
         yield _component(subject, component, source)
-    offsets = [one for one in notable if not _same_direction(one, pair)][-1:]
+    offsets = [one for one in notable if not _same_direction(one, breakdown)][-1:]
     yield from (_component("The largest offset", one, source) for one in offsets)
     reported = [*causes, *offsets]
     yield from (
@@ -81,8 +89,8 @@ def _layers(pair: ExplainedComparison, breakdown: Breakdown) -> Iterator[Stateme
         for one in breakdown.components
         if one.kind == GARBAGE_COLLECTION and one not in reported
     )
-    yield from _sums(pair, breakdown, source)
-    yield _unattributed(pair, breakdown, source)
+    yield from _sums(breakdown, source)
+    yield _unattributed(breakdown, source)
 
 
 def _component(subject: str, component: Component, source: str) -> Statement:
@@ -95,16 +103,16 @@ def _component(subject: str, component: Component, source: str) -> Statement:
     )
 
 
-def _sums(pair: ExplainedComparison, breakdown: Breakdown, source: str) -> Iterator[Statement]:
+def _sums(breakdown: Breakdown, source: str) -> Iterator[Statement]:
     """Yield the sums over all layers by operation, unless there is only one."""
     sums: dict[str, float] = {}
     for component in breakdown.components:
         sums[component.kind] = sums.get(component.kind, 0.0) + component.difference_seconds
-    direction = math.copysign(1.0, pair.difference_seconds)
+    direction = math.copysign(1.0, breakdown.difference_seconds)
     texts = [
         f"{kind} {units.format_signed_seconds(seconds)}"
         for kind, seconds in sorted(sums.items(), key=lambda one: -direction * one[1])
-        if abs(seconds) >= _NEGLIGIBLE * abs(pair.difference_seconds)
+        if abs(seconds) >= _NEGLIGIBLE * abs(breakdown.difference_seconds)
     ]
     if len(texts) > 1:
         yield Statement(text=f"Sums by operation: {', '.join(texts)}.", evidence=source)
@@ -126,7 +134,7 @@ def _garbage_collection(pair: ExplainedComparison, component: Component) -> Stat
     )
 
 
-def _unattributed(pair: ExplainedComparison, breakdown: Breakdown, source: str) -> Statement:
+def _unattributed(breakdown: Breakdown, source: str) -> Statement:
     unattributed = {one.name: one.difference_seconds for one in breakdown.unattributed}
     between_operations, between_measurements = (
         units.format_signed_seconds(unattributed[name]) for name in (BETWEEN_OPERATIONS, MEASUREMENT_DIFFERENCE)
@@ -136,8 +144,8 @@ def _unattributed(pair: ExplainedComparison, breakdown: Breakdown, source: str) 
         for one in (*breakdown.components, *breakdown.unattributed)
         if one.name in (MEASUREMENT_DIFFERENCE, DATA_WAIT)
     ]
-    seconds = pair.seconds - sum(one.seconds or 0.0 for one in outside)
-    baseline_seconds = pair.baseline_seconds - sum(one.baseline_seconds or 0.0 for one in outside)
+    seconds = breakdown.seconds - sum(one.seconds or 0.0 for one in outside)
+    baseline_seconds = breakdown.baseline_seconds - sum(one.baseline_seconds or 0.0 for one in outside)
     return Statement(
         text=f"All components together explain {breakdown.explained_fraction or 0.0:.0%} of the difference."
         f" Unattributed: {between_operations} between operations, and {between_measurements} between this"
@@ -224,12 +232,12 @@ def _startup(pair: ExplainedComparison, breakdown: Breakdown, baseline: Result, 
         yield Statement(text=f"The longer cold start of {late.configuration} {effect}.", evidence="break_even_steps")
 
 
-def _both(times: ExplainedComparison | Component) -> str:
+def _both(times: ExplainedComparison | Breakdown | Component) -> str:
     return f"{units.format_seconds(times.seconds or 0.0)} vs. {units.format_seconds(times.baseline_seconds or 0.0)}"
 
 
-def _same_direction(component: Component, pair: ExplainedComparison) -> bool:
-    return math.copysign(1.0, component.difference_seconds) == math.copysign(1.0, pair.difference_seconds)
+def _same_direction(component: Component, breakdown: Breakdown) -> bool:
+    return math.copysign(1.0, component.difference_seconds) == math.copysign(1.0, breakdown.difference_seconds)
 
 
 def _longer(seconds: float) -> str:

@@ -34,6 +34,8 @@ def find_recommendations(study: StudyDocument, result: Result, studies: Sequence
     They are the faster variants in this study. For threads, batch size and malloc policy, they are the best
     values in other studies, the newest first, with otherwise equal settings.
     """
+    if not result.is_for_production:
+        return
     before = result.median_step_seconds
     for other in study.results:
         same = (other.engine, other.device) == (result.engine, result.device)

@@ -212,11 +212,15 @@ class Breakdown(msgspec.Struct, kw_only=True):
 
     `layers`: the operations of a step, each timed alone. `batch size`: the fixed overhead of a step, and the
     cost of its items. `start`: the difference of the cold starts, not of a step. `unattributed` names what no
-    component explains; nothing is rescaled. The largest components come first.
+    component explains; nothing is rescaled. The largest components come first. `difference_seconds` is that of
+    `whole`: of mean steps if a component is a mean, such as garbage collection in rare pauses.
     """
 
     kind: Literal["layers", "batch size", "start"]
+    whole: Literal["typical step", "mean step", "cold start"]
     difference_seconds: float
+    seconds: float
+    baseline_seconds: float
     components: list[Component]
     unattributed: list[Component] = []
     sources: list[str] = []

@@ -9,11 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
+from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.render.footnotes import footnotes, summary_sentences
+from polybench.runner.layers import run_layers
+from polybench.runner.progress import NullProgress
 from polybench.schema.result import Comparison
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import steps_to_break_even
-from tests.simulated_machine import Machine, Script, repeat
+from tests.simulated_machine import Machine, Script, repeat, study_of
 
 STEP = 0.020
 
@@ -124,6 +127,24 @@ def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -
     (sentence,) = summary_sentences(document)
     assert sentence.startswith("flux is ")
     assert f"flux+gc_off/cpu: for teaching only: {teaching.caveat}" in footnotes(document, [])
+
+
+def test_the_parts_of_an_explanation_add_up_to_a_difference_of_the_same_kind() -> None:
+    machine = Machine(process=0.002, round=0.001, tail=0.0)
+    scripts = {"torch": Script(STEP), "tf": collecting(40)}
+    document = machine.measure(scripts)
+    with machine.simulate(scripts):
+        layers = run_layers(study_of(scripts), NullProgress())
+    (pair,) = explain(document, SavedDocuments((layers,))).comparisons
+    found = pair.breakdown("layers")
+    assert found is not None
+    # Both differ by the collector alone, which typical steps leave out.
+    truth = machine.mean_seconds(scripts["tf"]) - machine.mean_seconds(scripts["torch"])
+    assert abs(pair.difference_seconds) < truth / 5
+    assert found.difference_seconds == pytest.approx(truth, rel=0.2)
+    parts = [*found.components, *found.unattributed]
+    assert sum(one.difference_seconds for one in parts) == pytest.approx(found.difference_seconds)
+    assert found.explained_fraction == pytest.approx(1.0, abs=0.25)
 
 
 def equal_configurations(machine: Machine, number: int) -> StudyDocument:
