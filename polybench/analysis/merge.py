@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.analysis.diff import format_value
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.results.comparisons import compare_results, compare_throughput, dollars_per_epoch
+from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, dollars_per_epoch
 from polybench.results.interference import inconclusive_reason
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
@@ -172,6 +172,10 @@ def _machine_result(one: _MachineConfiguration, baseline: _MachineConfiguration 
     row.inconclusive_reason = inconclusive_reason(baseline.result, result)
     row.dollars_per_epoch = dollars_per_epoch(result, machine.prices)
     baseline_dollars = dollars_per_epoch(baseline.result, baseline.machine.prices)
-    if row.dollars_per_epoch is not None and baseline_dollars:
-        row.relative_cost = row.dollars_per_epoch / baseline_dollars
+    if row.dollars_per_epoch is not None:
+        side_by_side = machine is baseline.machine
+        cost = compare_costs(
+            baseline.result, result, baseline_dollars, row.dollars_per_epoch, side_by_side=side_by_side
+        )
+        row.relative_cost, row.relative_cost_ci95 = cost.relative, cost.ci95
     return row

@@ -38,12 +38,15 @@ def sweep_title(sweep: SweepDocument) -> str:
 
 def headline(sweep: SweepDocument) -> str:
     """Describe the point with the highest throughput of all configurations."""
-    best = max(sweep.curves, key=lambda curve: curve.best_items_per_second, default=None)
-    if best is None:
+    curves = {curve.configuration: curve for curve in sweep.curves}
+    if not sweep.fastest:
         return "Nothing was measured."
-    rate = units.format_count(round(best.best_items_per_second))
-    point = units.format_point(best.best)
-    return f"{best.configuration} has the highest throughput: {rate} {sweep.input_kind}s/s ({point})."
+    best, *others = sweep.fastest
+    rate = units.format_count(round(curves[best.configuration].best_items_per_second))
+    point = units.format_point(best.parameters)
+    text = f"{best.configuration} has the highest throughput: {rate} {sweep.input_kind}s/s ({point})"
+    same = [f"{one.configuration} ({units.format_point(one.parameters)})" for one in others]
+    return f"{text}; no significant difference to {', '.join(same)}." if same else f"{text}."
 
 
 def _axis(name: str, values: list[int]) -> str:

@@ -71,7 +71,9 @@ def _row(result: MachineResult, is_baseline: bool) -> list[str]:
         "" if result.items_per_second is None else units.format_count(round(result.items_per_second)),
         "1 (baseline)" if is_baseline else speedup,
         "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
-        "" if result.relative_cost is None else units.format_number(result.relative_cost),
+        ""
+        if result.relative_cost is None
+        else units.format_with_margin(result.relative_cost, result.relative_cost_ci95),
     ]
 
 

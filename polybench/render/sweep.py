@@ -16,7 +16,7 @@ from polybench.render.table import (
     text_columns,
 )
 from polybench.schema import units
-from polybench.schema.measurements import Curve, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
+from polybench.schema.measurements import Curve, PointReference, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
 
 _OVERSUBSCRIBED = "*"
 """Mark of rows with more threads than cores."""
@@ -113,6 +113,10 @@ def _best_point(curve: Curve, input_kind: str) -> str:
     """Describe the point with the highest throughput, and the point that reaches 90 % of it."""
     rate = units.format_count(round(curve.best_items_per_second))
     text = f"{curve.configuration}: highest throughput {rate} {input_kind}s/s, at {units.format_point(curve.best)}"
+    if curve.as_good is None:
+        text += " (inconclusive: single process)"
+    elif curve.as_good:
+        text += f"; no significant difference at {' or '.join(map(units.format_point, curve.as_good))}"
     (axis, best), *others = curve.best.items()
     if curve.knee is not None and not others and curve.knee != best:
         text += f"; at least 90% of it at {axis.replace('_', ' ')} {units.format_count(curve.knee)}"
@@ -147,29 +151,33 @@ def _costs(result: PointResult) -> list[str]:
         "" if result.epoch_seconds is None else units.format_seconds(result.epoch_seconds),
         "" if result.relative_time is None else units.format_number(result.relative_time),
         "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
-        "" if result.relative_cost is None else units.format_number(result.relative_cost),
+        ""
+        if result.relative_cost is None
+        else units.format_with_margin(result.relative_cost, result.relative_cost_ci95),
     ]
 
 
 def _cheapest_epoch(sweep: SweepDocument) -> str | None:
-    """Describe the point with the cheapest epoch; None without any price."""
-    priced = [
-        (result.dollars_per_epoch, result.configuration, point.parameters)
-        for point in sweep.points
-        for result in point.configurations
-        if result.dollars_per_epoch is not None
-    ]
-    if not priced:
+    """Describe the point with the cheapest epoch, and those as cheap; None without any price."""
+    if not sweep.cheapest:
         return None
-    dollars, configuration, parameters = min(priced, key=lambda one: one[0])
-    return f"cheapest epoch: {configuration} at {units.format_point(parameters)}: ${units.format_number(dollars)}"
+    cheapest, *others = sweep.cheapest
+    point = next(one for one in sweep.points if one.parameters == cheapest.parameters)
+    dollars = next(one for one in point.configurations if one.configuration == cheapest.configuration).dollars_per_epoch
+    text = f"cheapest epoch: {_describe(cheapest)}: ${units.format_number(dollars or 0.0)}"
+    return f"{text}; no significant difference to {', '.join(map(_describe, others))}" if others else text
+
+
+def _describe(reference: PointReference) -> str:
+    return f"{reference.configuration} at {units.format_point(reference.parameters)}"
 
 
 def _grid_table(grid: ThreadPoolGrid) -> Table:
     """Build a row for each number of Julia threads, a column for each number of BLAS threads."""
     blas_sizes = sorted({sizes.blas for sizes in grid.sizes})
     times = {(sizes.julia, sizes.blas): units.format_seconds(sizes.step_seconds) for sizes in grid.sizes}
-    times[grid.best.julia, grid.best.blas] += " (best)"
+    for one in (grid.best, *grid.as_good):
+        times[one.julia, one.blas] += " (best)"
     point = "".join(
         f", {axis.replace('_', ' ')} {units.format_count(value)}" for axis, value in grid.parameters.items()
     )

@@ -23,6 +23,9 @@ from polybench.schema.result import (
 )
 from polybench.stats import statistics
 
+SINGLE_PROCESS = "single process"
+"""Reason why the relative cost is inconclusive without an interval over processes."""
+
 ComparisonT = TypeVar("ComparisonT", bound=Comparison | AccuracyDifference)
 
 
@@ -156,8 +159,13 @@ def dollars_per_epoch(result: Result, prices: Mapping[str, float]) -> float | No
 def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost | None:
     """Return the cost of an epoch, normalized to the baseline's as in the 2017 cloud comparison."""
     dollars, baseline_dollars = dollars_per_epoch(result, prices), dollars_per_epoch(baseline, prices)
-    if dollars is None:
-        return None
+    return None if dollars is None else compare_costs(baseline, result, baseline_dollars, dollars)
+
+
+def compare_costs(
+    baseline: Result, result: Result, baseline_dollars: float | None, dollars: float, *, side_by_side: bool = True
+) -> Cost:
+    """Compare the costs of an epoch of two results, which one study measured side by side, or two studies."""
     relative = dollars / baseline_dollars if baseline_dollars else None
     if relative is None or result is baseline:
         return Cost(dollars, relative)
@@ -166,8 +174,9 @@ def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost
     if bool(result.trainings) != bool(baseline.trainings):
         return Cost(dollars, relative, None, reason or "only one of both was trained for whole epochs")
     if min(len(times), len(baseline_times)) < 2:
-        reason = reason or "single process"
-    ratio, interval = statistics.ratio_of_means(times, baseline_times)
+        reason = reason or SINGLE_PROCESS
+    ratio_of_means = statistics.ratio_of_means if side_by_side else statistics.ratio_of_separate_means
+    ratio, interval = ratio_of_means(times, baseline_times)
     return Cost(
         dollars, relative, interval and (relative / ratio * interval[0], relative / ratio * interval[1]), reason
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from polybench.engines import ENGINES
-from polybench.results.comparisons import compare_throughput, device_count
+from polybench.results.comparisons import (
+    SINGLE_PROCESS,
+    compare_costs,
+    compare_results,
+    compare_throughput,
+    device_count,
+)
 from polybench.results.interference import unaffected_step_times
 from polybench.schema import units
 from polybench.schema.documents import DOCUMENT_KINDS
@@ -26,7 +32,7 @@ from polybench.schema.measurements import (
     ThreadPoolSizes,
 )
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.result import Result, status_fields
+from polybench.schema.result import Interval, Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
 from polybench.stats.statistics import process_log_medians
@@ -63,6 +69,7 @@ def build_sweep_document(
             if result.is_ranked:
                 first.setdefault(result.configuration, result)
     reference = _reference(points)
+    candidates = [one for one in _measured(points) if one.result.is_for_production]
     sweep_points = [
         SweepPoint(
             parameters,
@@ -86,7 +93,9 @@ def build_sweep_document(
         host=documents[0].host,
         axes={axis: list(values) for axis, values in axes.items()},
         points=sweep_points,
-        curves=_curves(sweep_points),
+        curves=_curves(points),
+        fastest=_references(_with_ties(candidates, _throughput, _compare_throughput)),
+        cheapest=_references(_with_ties([one for one in candidates if one.result.cost], _cheapness, _compare_cost)),
         reference=PointReference(reference.result.configuration, reference.parameters) if reference else None,
         thread_pools=thread_pool_grids(points),
         warnings=sweep_warnings(points),
@@ -133,6 +142,15 @@ def _point_result(
     price = document.settings.prices.get(result.device) if result.epoch_seconds is not None else None
     dollars = result.cost.dollars_per_epoch if result.cost else None
     reference_cost = reference.result.cost if reference else None
+    relative_cost = None
+    if reference and dollars is not None:
+        relative_cost = compare_costs(
+            reference.result,
+            result,
+            reference_cost.dollars_per_epoch if reference_cost else None,
+            dollars,
+            side_by_side=any(one is reference.result for one in document.results),
+        )
     return PointResult(
         result.configuration,
         result.status,
@@ -147,7 +165,8 @@ def _point_result(
         relative_time=_ratio(result.epoch_seconds, reference.result.epoch_seconds if reference else None),
         dollars_per_hour=None if price is None else price * device_count(result),
         dollars_per_epoch=dollars,
-        relative_cost=_ratio(dollars, reference_cost.dollars_per_epoch if reference_cost else None),
+        relative_cost=relative_cost.relative if relative_cost else None,
+        relative_cost_ci95=relative_cost.ci95 if relative_cost else None,
     )
 
 
@@ -155,24 +174,77 @@ def _ratio(value: float | None, reference: float | None) -> float | None:
     return value / reference if value is not None and reference else None
 
 
-def _curves(points: Sequence[SweepPoint]) -> list[Curve]:
-    by_configuration: dict[str, list[tuple[dict[str, int], float]]] = {}
-    for point in points:
-        for one in point.configurations:
-            if one.items_per_second is not None:
-                by_configuration.setdefault(one.configuration, []).append((point.parameters, one.items_per_second))
+class _Measured(NamedTuple):
+    """A ranked result at a point."""
+
+    parameters: dict[str, int]
+    result: Result
+    study: StudyDocument
+
+
+def _measured(points: Sequence[MeasuredPoint]) -> list[_Measured]:
+    return [
+        _Measured(parameters, result, document)
+        for parameters, document in points
+        for result in document.results
+        if result.is_ranked
+    ]
+
+
+def _throughput(one: _Measured) -> float:
+    return one.result.items_per_second or 0.0
+
+
+def _cheapness(one: _Measured) -> float:
+    return -one.result.cost.dollars_per_epoch if one.result.cost else -math.inf
+
+
+def _compare_throughput(best: _Measured, other: _Measured) -> Interval | None:
+    compare = compare_results if best.study is other.study else compare_throughput
+    found = compare(best.result, other.result)
+    return found.ci95 if found and found.scope == "processes" else None
+
+
+def _compare_cost(best: _Measured, other: _Measured) -> Interval | None:
+    dollars = [one.result.cost.dollars_per_epoch for one in (best, other) if one.result.cost]
+    cost = compare_costs(best.result, other.result, *dollars, side_by_side=best.study is other.study)
+    return cost.ci95 if cost.inconclusive_reason != SINGLE_PROCESS else None
+
+
+def _with_ties(
+    measured: Sequence[_Measured],
+    value: Callable[[_Measured], float],
+    compare: Callable[[_Measured, _Measured], Interval | None],
+) -> list[_Measured]:
+    """Return the best point, then all whose interval against it contains 1; none for single processes."""
+    if not measured:
+        return []
+    best = max(measured, key=value)
+    intervals = ((one, compare(best, one)) for one in measured if one is not best)
+    return [best, *(one for one, interval in intervals if interval and interval[0] <= 1 <= interval[1])]
+
+
+def _references(measured: Sequence[_Measured]) -> list[PointReference]:
+    return [PointReference(one.result.configuration, one.parameters) for one in measured]
+
+
+def _curves(points: Sequence[MeasuredPoint]) -> list[Curve]:
+    by_configuration: dict[str, list[_Measured]] = {}
+    for one in _measured(points):
+        by_configuration.setdefault(one.result.configuration, []).append(one)
     return [_curve(configuration, measured) for configuration, measured in by_configuration.items()]
 
 
-def _curve(configuration: str, measured: Sequence[tuple[dict[str, int], float]]) -> Curve:
-    best, best_throughput = max(measured, key=lambda one: one[1])
+def _curve(configuration: str, measured: Sequence[_Measured]) -> Curve:
+    best, *ties = _with_ties(measured, _throughput, _compare_throughput)
+    best_throughput = max(map(_throughput, measured))
+    has_intervals = len(measured) == 1 or all(len(one.result.nested_step_times) > 1 for one in measured)
+    as_good = [one.parameters for one in ties] if has_intervals else None
     knee = None
-    if len(best) == 1:
+    if len(best.parameters) == 1:
         threshold = KNEE_FRACTION * best_throughput
-        knee = min(
-            value for parameters, throughput in measured if throughput >= threshold for value in parameters.values()
-        )
-    return Curve(configuration, best, best_throughput, knee)
+        knee = min(value for one in measured if _throughput(one) >= threshold for value in one.parameters.values())
+    return Curve(configuration, best.parameters, best_throughput, as_good, knee)
 
 
 def thread_pool_grids(points: Sequence[MeasuredPoint]) -> list[ThreadPoolGrid]:
@@ -181,20 +253,27 @@ def thread_pool_grids(points: Sequence[MeasuredPoint]) -> list[ThreadPoolGrid]:
     The engine's build information has the sizes. If two configurations have the same sizes, such as a plain
     engine with one thread and one of its variants, the first one counts.
     """
-    grids: dict[tuple[str, tuple[tuple[str, int], ...]], dict[tuple[int, int], ThreadPoolSizes]] = {}
+    grids: dict[tuple[str, tuple[tuple[str, int], ...]], dict[tuple[int, int], tuple[ThreadPoolSizes, _Measured]]] = {}
     for parameters, document in points:
         others = tuple((axis, value) for axis, value in parameters.items() if axis != "threads")
         for result in document.results:
             for one in _pool_sizes(result):
                 key = _without_pool_variants(result), others
-                grids.setdefault(key, {}).setdefault((one.julia, one.blas), one)
+                measured = one, _Measured(parameters, result, document)
+                grids.setdefault(key, {}).setdefault((one.julia, one.blas), measured)
     return [
-        ThreadPoolGrid(
-            configuration, dict(others), list(sizes.values()), min(sizes.values(), key=lambda one: one.step_seconds)
-        )
-        for (configuration, others), sizes in grids.items()
-        if len({one.blas for one in sizes.values()}) > 1
+        _thread_pool_grid(configuration, dict(others), list(found.values()))
+        for (configuration, others), found in grids.items()
+        if len({blas for _, blas in found}) > 1
     ]
+
+
+def _thread_pool_grid(
+    configuration: str, others: dict[str, int], measured: Sequence[tuple[ThreadPoolSizes, _Measured]]
+) -> ThreadPoolGrid:
+    ties = {id(one) for one in _with_ties([one for _, one in measured], _throughput, _compare_throughput)}
+    best, *as_good = sorted((sizes for sizes, one in measured if id(one) in ties), key=lambda one: one.step_seconds)
+    return ThreadPoolGrid(configuration, others, [sizes for sizes, _ in measured], best, as_good)
 
 
 def _pool_sizes(result: Result) -> Iterator[ThreadPoolSizes]:

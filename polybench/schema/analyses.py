@@ -162,6 +162,7 @@ class MachineResult(ConfigurationStatus, kw_only=True):
     inconclusive_reason: str | None = None
     dollars_per_epoch: float | None = None
     relative_cost: float | None = None
+    relative_cost_ci95: tuple[float, float] | None = None
 
 
 class MergeDocument(msgspec.Struct, kw_only=True):

@@ -155,6 +155,7 @@ class PointResult(msgspec.Struct, frozen=True):
     """For all devices that the configuration uses."""
     dollars_per_epoch: float | None = None
     relative_cost: float | None = None
+    relative_cost_ci95: tuple[float, float] | None = None
     caveat: str | None = None
     """See `Result.caveat`."""
 
@@ -182,6 +183,8 @@ class ThreadPoolGrid(msgspec.Struct, frozen=True):
     parameters: dict[str, int]
     sizes: list[ThreadPoolSizes]
     best: ThreadPoolSizes
+    as_good: list[ThreadPoolSizes] = []
+    """Sizes that cannot be told from the best: the interval of their ratio contains 1."""
 
 
 class SweepPoint(msgspec.Struct, frozen=True):
@@ -202,6 +205,8 @@ class Curve(msgspec.Struct, frozen=True):
     configuration: str
     best: Annotated[dict[str, int], msgspec.Meta(min_length=1)]
     best_items_per_second: float
+    as_good: list[dict[str, int]] | None = None
+    """Points that cannot be told from the best: the interval of their ratio contains 1. Null for single processes."""
     knee: int | None = None
     """The smallest value of the only axis that reaches 90 % of the best throughput."""
 
@@ -217,6 +222,10 @@ class SweepDocument(Document, kw_only=True):
     curves: list[Curve]
     reference: PointReference | None = None
     """The reference of relative times and costs: the baseline at the first point that has one."""
+    fastest: list[PointReference] = []
+    """The configuration and point with the highest throughput, then all that cannot be told from it."""
+    cheapest: list[PointReference] = []
+    """The same for the lowest cost of an epoch; empty without prices."""
     thread_pools: list[ThreadPoolGrid] = []
     """For engines with two thread pools, if both sizes vary."""
     title: str | None = None

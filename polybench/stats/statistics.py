@@ -135,6 +135,22 @@ def ratio_of_means(baseline: NestedStepTimes, other: NestedStepTimes) -> tuple[f
     return one_mean / two_mean, _scaled(one_mean / two_mean, ratio_interval(deviations))
 
 
+def ratio_of_separate_means(baseline: NestedStepTimes, other: NestedStepTimes) -> tuple[float, Interval | None]:
+    """Return the same for configurations that were not measured side by side, with Welch's interval.
+
+    The interval is None if one of them has fewer than two processes. Raises ValueError without step times.
+    """
+    (mean, _), (other_mean, _) = mean_step(baseline), mean_step(other)
+    if min(sum(map(any, step_times)) for step_times in (baseline, other)) < 2:
+        return mean / other_mean, None
+    one, two = (
+        _mean_level([level / fmean(levels) - 1 for level in levels]) for levels in map(_mean_levels, (baseline, other))
+    )
+    assert one is not None
+    assert two is not None
+    return mean / other_mean, _scaled(mean / other_mean, one.subtract(two).ci95)
+
+
 def p_value(levels: Sequence[float]) -> float | None:
     """Return Student's p-value of a mean of 0; None for fewer than two values."""
     interval = student_interval(levels)

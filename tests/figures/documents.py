@@ -16,6 +16,7 @@ from polybench.schema.measurements import (
     PeakDocument,
     PeakKind,
     PeakMeasurement,
+    PointReference,
     PointResult,
     SweepDocument,
     SweepPoint,
@@ -91,7 +92,8 @@ def full_sweep() -> SweepDocument:
         host=template.host,
         axes={"threads": [1, 2, 4]},
         points=[SweepPoint({"threads": threads}, "x", threads > 2, [one]) for threads, one in points],
-        curves=[Curve("torch/cpu", {"threads": 4}, 190.0)],
+        curves=[Curve("torch/cpu", {"threads": 4}, 190.0, [])],
+        fastest=[PointReference("torch/cpu", {"threads": 4})],
     )
 
 

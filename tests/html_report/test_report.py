@@ -154,7 +154,7 @@ def test_sweep_has_curves_best_points_and_a_table() -> None:
     one.points[0] = msgspec.structs.replace(one.points[0], configurations=[configuration])
     assert "$0.00123" in (page := render_report([one]))
     assert "<h3>Time and cost per epoch</h3>" in page
-    nothing = msgspec.structs.replace(full_sweep(), points=[], curves=[], thread_pools=[])
+    nothing = msgspec.structs.replace(full_sweep(), points=[], curves=[], fastest=[], thread_pools=[])
     assert "Nothing was measured." in render_report([nothing])
 
 

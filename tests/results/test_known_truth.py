@@ -10,7 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.render import render
 from polybench.render.footnotes import footnotes, summary_sentences
+from polybench.results.sweep import build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Comparison
@@ -145,6 +147,28 @@ def test_the_parts_of_an_explanation_add_up_to_a_difference_of_the_same_kind() -
     parts = [*found.components, *found.unattributed]
     assert sum(one.difference_seconds for one in parts) == pytest.approx(found.difference_seconds)
     assert found.explained_fraction == pytest.approx(1.0, abs=0.25)
+
+
+def test_every_point_that_cannot_be_told_from_the_best_of_a_sweep_is_named() -> None:
+    machine, speeds = Machine(seed=6), {1: 0.030, 2: 0.020, 4: 0.0199, 8: 0.0201}
+    prices = {"cpu": 1.0}
+    points = [
+        ({"threads": threads}, machine.measure({"torch": Script(seconds)}, threads=threads, prices=prices))
+        for threads, seconds in speeds.items()
+    ]
+    sweep = build_sweep_document({"threads": list(speeds)}, points, [], usable_threads=8)
+    (curve,) = sweep.curves
+    assert curve.as_good is not None
+    assert sorted(one["threads"] for one in (curve.best, *curve.as_good)) == [2, 4, 8]
+    assert {one.parameters["threads"] for one in sweep.cheapest} == {2, 4, 8}
+    cheaper = sweep.points[1].configurations[0]
+    assert cheaper.relative_cost == pytest.approx(2 / 3, rel=0.1)
+    assert cheaper.relative_cost_ci95 is not None
+    assert cheaper.relative_cost_ci95[1] < 1
+    text = render(sweep, "table")
+    assert text.count("no significant difference") == 2
+    single = [({"threads": 1}, machine.measure({"torch": Script()}, processes=1)) for _ in range(2)]
+    assert "inconclusive: single process" in render(build_sweep_document({"threads": [1]}, single, [], 8), "table")
 
 
 def equal_configurations(machine: Machine, number: int) -> StudyDocument:
