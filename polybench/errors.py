@@ -207,6 +207,7 @@ OLD_NAMES = {
     "native_small": "native_allocs_lt_1kib",
     "own_memory": "private_memory",
     "process_start": "process_start_time",
+    "mean_epoch_time": "epoch_time",
     "roof": "pct_of_peak",
     "run_delay": "cpu_wait_time",
     "scaling": "parallel_speedup",

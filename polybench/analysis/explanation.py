@@ -13,7 +13,7 @@ from polybench.analysis.recommendations import excluded_configurations, find_rec
 from polybench.analysis.related_studies import find_layers, find_variations
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
-from polybench.results.comparisons import compare_results
+from polybench.results.comparisons import compare_results, correct_for_number
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.measurements import LayersDocument
@@ -40,7 +40,12 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
     ranked = [result for result in document.results if result.is_ranked]
     baseline_result = _baseline(document, ranked, baseline)
     study = measured_study(document)
-    pairs = [_compare(document, baseline_result, other, saved) for other in ranked if other is not baseline_result]
+    others = [other for other in ranked if other is not baseline_result]
+    found = correct_for_number([compare_results(baseline_result, other) for other in others])
+    pairs = [
+        _compare(document, baseline_result, other, comparison, saved)
+        for other, comparison in zip(others, found, strict=True)
+    ]
     slower = {pair.configuration if pair.difference_seconds > 0 else pair.baseline: None for pair in pairs}
     slower_results = [document.result(configuration) for configuration in slower]
     recommendations = [
@@ -86,8 +91,9 @@ def _unranked_reason(result: Result) -> str:
     return " ".join(f"{result.configuration}: {result.status}: {reason}{hint}".split()).removesuffix(":")
 
 
-def _compare(document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments) -> ExplainedComparison:
-    found = compare_results(baseline, other)
+def _compare(
+    document: StudyDocument, baseline: Result, other: Result, found: Comparison | None, saved: SavedDocuments
+) -> ExplainedComparison:
     seconds, interval = step_time_difference(baseline, other)
     layers = find_layers(document, saved.layers, [baseline.configuration, other.configuration])
     breakdowns = (
@@ -122,7 +128,10 @@ def _inconclusive_reason(found: Comparison | None) -> str | None:
         return "no round was measured for both"
     if found.is_significant is None:
         return found.inconclusive_reason or "there was only one process, and another one may differ; use --processes 5"
-    return None if found.is_significant else "the interval of the speed-up includes 1"
+    if found.is_significant:
+        return None
+    low, high = found.ci95 or (1.0, 1.0)
+    return "the interval of the speed-up includes 1" if low <= 1 <= high else "not significant among these comparisons"
 
 
 def _batch_size_breakdown(

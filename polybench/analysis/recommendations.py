@@ -16,7 +16,7 @@ from polybench.planning.suggested_commands import (
     has_layers,
     other_variants,
 )
-from polybench.results.comparisons import compare_results, compare_throughput
+from polybench.results.comparisons import compare_results, compare_throughput, correct_for_number
 from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
 from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, Statement
@@ -37,18 +37,23 @@ def find_recommendations(study: StudyDocument, result: Result, studies: Sequence
     if not result.is_for_production:
         return
     before = result.median_step_seconds
-    for other in study.results:
-        same = (other.engine, other.device) == (result.engine, result.device)
-        same = same and other.workload.precision == result.workload.precision
-        if other.is_for_production and same and other.engine_name != result.engine_name:
-            found = compare_results(result, other)
-            if found is not None and _is_faster(found):
-                change = f"{result.configuration} as {other.configuration}"
-                yield _recommendation(change, "per step", before, other.median_step_seconds, study.id)
+    variants = [
+        other
+        for other in study.results
+        if (other.engine, other.device) == (result.engine, result.device)
+        and other.workload.precision == result.workload.precision
+        and other.is_for_production
+        and other.engine_name != result.engine_name
+    ]
+    compared = correct_for_number([compare_results(result, other) for other in variants])
+    for other, found in zip(variants, compared, strict=True):
+        if found is not None and _is_faster(found, study.settings.tolerance):
+            change = f"{result.configuration} as {other.configuration}"
+            yield _recommendation(change, "per step", before, other.median_step_seconds, study.id)
     for axis in get_args(Axis):
         variations = [one for (one,) in find_variations(study, [result.configuration], axis, studies)]
         comparisons = [(one, compare_throughput(result, one.result)) for one in variations]
-        faster = [(one, found.speedup) for one, found in comparisons if _is_faster(found)]
+        faster = [(one, found.speedup) for one, found in comparisons if _is_faster(found, study.settings.tolerance)]
         if faster:
             best, speedup = max(faster, key=lambda one: one[1])
             change = f"{result.configuration} {_WITH[axis].format(best.value)}"
@@ -58,8 +63,8 @@ def find_recommendations(study: StudyDocument, result: Result, studies: Sequence
             )
 
 
-def _is_faster(found: Comparison) -> bool:
-    return found.is_significant is True and found.speedup > 1
+def _is_faster(found: Comparison, tolerance: float) -> bool:
+    return found.is_significant is True and found.speedup > 1 + tolerance
 
 
 def _recommendation(change: str, amount: str, before: float, after: float, study: str, source: str = "") -> Statement:

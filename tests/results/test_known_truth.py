@@ -10,22 +10,24 @@ from collections.abc import Callable
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.html_report.study_section import headline
 from polybench.render import render
 from polybench.render.footnotes import footnotes, summary_sentences
 from polybench.results.sweep import build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Comparison
-from polybench.schema.study import StudyDocument
+from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.statistics import steps_to_break_even
+from polybench.storage.summaries import FastestConfiguration, summarize_document
 from tests.simulated_machine import Machine, Script, repeat, study_of
 
 STEP = 0.020
 
 
-def collecting(interval: int, **changes: bool) -> Script:
+def collecting(interval: int) -> Script:
     """Return an engine whose collector takes 1.5 ms of a mean step, in a pause every `interval` steps."""
-    return Script(STEP, pause_interval=interval, pause_seconds=0.0015 * interval, **changes)  # type: ignore[arg-type]
+    return Script(STEP, pause_interval=interval, pause_seconds=0.0015 * interval)
 
 
 def share(machine: Machine, studies: int, holds: Callable[[Machine], bool]) -> float:
@@ -120,7 +122,8 @@ def test_a_relative_cost_has_an_interval_and_may_be_inconclusive() -> None:
 
 def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -> None:
     machine = Machine(process=0.002, round=0.001)
-    scripts = {"torch": Script(0.030), "flux": collecting(10), "flux+gc_off": collecting(10, off_the_clock=True)}
+    without = Script(0.015, pause_interval=10, pause_seconds=0.05, off_the_clock=True)
+    scripts = {"torch": Script(0.030), "flux": collecting(10), "flux+gc_off": without}
     document = machine.measure(scripts, prices={"cpu": 1.0})
     teaching = document.result("flux+gc_off/cpu")
     assert teaching.vs_baseline is not None
@@ -129,6 +132,13 @@ def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -
     (sentence,) = summary_sentences(document)
     assert sentence.startswith("flux is ")
     assert f"flux+gc_off/cpu: for teaching only: {teaching.caveat}" in footnotes(document, [])
+    explanation = explain(document, SavedDocuments(), baseline="flux/cpu")
+    assert explanation.recommendations == []
+    assert any("for teaching only" in one.text for pair in explanation.comparisons for one in pair.statements)
+    assert not headline(document).startswith("flux+gc_off")
+    assert summarize_document("x", to_json(document), 0.0).fastest == FastestConfiguration(
+        "flux/cpu", document.result("flux/cpu").median_step_seconds
+    )
 
 
 def test_the_parts_of_an_explanation_add_up_to_a_difference_of_the_same_kind() -> None:

@@ -25,6 +25,7 @@ from polybench.stats.statistics import (
     q_values,
     ratio,
     ratio_of_means,
+    ratio_of_separate_means,
     steps_to_break_even,
     student_interval,
     summarize_step_times,
@@ -159,6 +160,16 @@ class TestMeanStep:
         one = [[[level]] for level in (1.0, 1.2, 1.5)]
         value, interval = ratio_of_means(scaled(one, 2.0), one)
         assert (value, interval) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
+
+    def test_separate_studies_have_an_unpaired_interval(self) -> None:
+        one, two = [[[level]] for level in (1.0, 1.01, 1.03)], [[[level]] for level in (2.0, 2.05)]
+        value, interval = ratio_of_separate_means(two, one)
+        # Welch's test of the deviations relative to each mean, around the ratio.
+        relative = [[steps[0][0] / mean_step(both)[0] for steps in both] for both in (two, one)]
+        low, high = ttest_ind(*relative, equal_var=False).confidence_interval(0.95)
+        assert value == pytest.approx(mean_step(two)[0] / mean_step(one)[0])
+        assert interval == pytest.approx((value * math.exp(low), value * math.exp(high)))
+        assert ratio_of_separate_means(two[:1], one)[1] is None
 
     def test_no_step_times_are_an_error(self) -> None:
         with pytest.raises(ValueError, match="no step times"):
