@@ -15,7 +15,7 @@ from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference import layers
 from polybench.engines.reference import layers as reference_layers
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.engines.reference.layers import Activation, Output
+from polybench.engines.reference.layers import Activation, Output, Rows
 from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
 from polybench.networks.layers import GATES, REVERSE, BatchNorm
 from polybench.networks.optimizers import State
@@ -149,10 +149,10 @@ def double_softmax(job: Job, weights: Weights, images: Array, labels: Array) -> 
 
     right = reference_layers.cross_entropy
 
-    def wrong(logits: Array, labels: Array) -> tuple[float, Array]:
+    def wrong(logits: Array, labels: Array, rows: Rows) -> tuple[float, Array]:
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
         p = shifted / shifted.sum(axis=1, keepdims=True)
-        loss, dp = right(p, labels)
+        loss, dp = right(p, labels, rows)
         return loss, p * (dp - (dp * p).sum(axis=1, keepdims=True))
 
     with unittest.mock.patch.object(reference_layers, "cross_entropy", wrong):
@@ -206,6 +206,7 @@ class Piped(ReferenceEngine):
         self.load(images.astype(np.float32) / np.float32(255), stream.labels[stream.order])
 
     def batch(self, step: int) -> tuple[Array, Array]:
+        step %= len(self._images)
         return self._images[step].astype(np.float32), self._labels[step]
 
 

@@ -8,6 +8,7 @@ respect to y and returns the gradients with respect to x and, by name, to the la
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -42,7 +43,25 @@ def dense(x: Array, weight: Array, bias: Array) -> Output:
     return x @ weight.T + bias, lambda dy: (dy @ weight, {"weight": dy.T @ x, "bias": dy.sum(axis=0)})
 
 
-def batch_norm(x: Array, mean: Array, variance: Array, weight: Array, bias: Array, epsilon: float) -> Output:
+Rows = NDArray[np.int64] | None
+"""The batch as row numbers of x, which may repeat, because equal images are computed once; None is every row once.
+The gradient of a row is the sum over all of its images."""
+
+
+def count_images(x: Array, rows: Rows) -> Array:
+    """Count the images of the batch that each row of x stands for, in a shape that broadcasts with x."""
+    counts = np.ones(len(x)) if rows is None else np.bincount(rows).astype(np.float64)
+    return counts.reshape(-1, *[1] * (x.ndim - 1))
+
+
+def values_per_channel(x: Array, rows: Rows) -> int:
+    """Count the values of a channel in the whole batch."""
+    return (len(x) if rows is None else len(rows)) * math.prod(x.shape[2:])
+
+
+def batch_norm(
+    x: Array, mean: Array, variance: Array, weight: Array, bias: Array, epsilon: float, rows: Rows = None
+) -> Output:
     """Normalize: y = weight z + bias with z = (x - mean) / sqrt(variance + epsilon), for each channel.
 
     `mean` and `variance` are the results of `batch_statistics`. They depend on every x, hence the two means
@@ -52,23 +71,27 @@ def batch_norm(x: Array, mean: Array, variance: Array, weight: Array, bias: Arra
     shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
     deviation = np.sqrt(variance + epsilon).reshape(shape)
     z = (x - mean.reshape(shape)) / deviation
+    counts, n = count_images(x, rows), values_per_channel(x, rows)
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         dz = dy * weight.reshape(shape)
-        dx = dz - dz.mean(axis=axes, keepdims=True) - z * (dz * z).mean(axis=axes, keepdims=True)
+        means = dz.sum(axis=axes, keepdims=True) / n, (dz * z).sum(axis=axes, keepdims=True) / n
+        dx = dz - counts * (means[0] + z * means[1])
         return dx / deviation, {"weight": (dy * z).sum(axis=axes), "bias": dy.sum(axis=axes)}
 
     return weight.reshape(shape) * z + bias.reshape(shape), backward
 
 
-def batch_statistics(x: Array, partial_sums: int = 0) -> tuple[Array, Array]:
+def batch_statistics(x: Array, partial_sums: int = 0, rows: Rows = None) -> tuple[Array, Array]:
     """Compute mean and variance of each channel over the batch; the variance is divided by n.
 
     With `partial_sums`, the sums are float32, as in `NumericalConventions.batch_norm_sums`.
     """
     if not partial_sums:
-        axes = _all_but_channels(x)
-        return x.mean(axis=axes), x.var(axis=axes)
+        axes, counts, n = _all_but_channels(x), count_images(x, rows), values_per_channel(x, rows)
+        mean = (counts * x).sum(axis=axes, keepdims=True) / n
+        return mean.ravel(), (counts * (x - mean) ** 2).sum(axis=axes) / n
+    x = x if rows is None else x[rows]
     pixels = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]).astype(np.float32, order="C")
     mean = _float32_mean(pixels, partial_sums)
     variance = _float32_mean((pixels - mean) ** 2, partial_sums)
@@ -84,7 +107,7 @@ def _float32_mean(pixels: NDArray[np.float32], partial_sums: int) -> NDArray[np.
     return total / np.float32(len(pixels))
 
 
-def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, Array]:
+def cross_entropy(logits: Array, labels: NDArray[np.int64], rows: Rows = None) -> tuple[float, Array]:
     """Compute the mean of -log softmax(logits)[label], and its gradient with respect to the logits."""
     images = np.arange(len(labels))
     # Subtracting the largest logit does not change the result, and prevents exp from overflowing.
@@ -92,7 +115,9 @@ def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, Arra
     log_softmax = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     dlogits = np.exp(log_softmax)
     dlogits[images, labels] -= 1
-    return float(-log_softmax[images, labels].mean()), dlogits / len(labels)
+    counts = count_images(logits, rows)
+    shares = counts / counts.sum()
+    return float(-(shares[:, 0] * log_softmax[images, labels]).sum()), shares * dlogits
 
 
 def _all_but_channels(x: Array) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class _Context(NamedTuple):
     conventions: NumericalConventions
     masks: Weights
     state: dict[str, Array]
+    rows: layers.Rows = None
     observe: LayerObserver = _ignore
 
 
@@ -57,13 +58,33 @@ def loss_and_gradients(
     """Compute the mean cross-entropy of a training batch and its gradients, in float64.
 
     Inputs are (batch, *model.input_shape), any float dtype, or integer tokens; labels (batch,), int64. `masks` are the
-    dropout masks by layer name; `observe` is called with the tensors of every layer.
+    dropout masks by layer name; `observe` is called with the tensors of every layer. Without `observe`, images with
+    equal values, label and masks are computed once.
     """
-    context = _Context(weights, conventions, masks or {}, {}, observe)
+    masks = masks or {}
+    rows: layers.Rows = None
+    if observe is _ignore:
+        different, rows = _find_equal(images, labels, *masks.values())
+        images, labels = images[different], labels[different]
+        masks = {name: mask[different] for name, mask in masks.items()}
+    context = _Context(weights, conventions, masks, {}, rows, observe)
     logits, backward = _sequence(model.layers, as_input(images, "float64"), context)
-    loss, dlogits = layers.cross_entropy(logits, labels)
+    loss, dlogits = layers.cross_entropy(logits, labels, rows)
     _, gradients = backward(dlogits)
     return Pass(loss, {name: gradients[name] for name in model.weight_shapes()}, context.state)
+
+
+def _find_equal(*arrays: Array) -> tuple[list[int], Array]:
+    """Return the first of all equal rows, and for every row the position of its equal among these."""
+    positions: dict[bytes, int] = {}
+    different: list[int] = []
+    numbers = []
+    for image in range(len(arrays[0])):
+        number = positions.setdefault(b"".join(array[image].tobytes() for array in arrays), len(positions))
+        if number == len(different):
+            different.append(image)
+        numbers.append(number)
+    return different, np.array(numbers)
 
 
 def forward(layer: spec.Layer, x: Array, weights: Weights) -> Array:
@@ -110,10 +131,12 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
         case spec.Dense(name=name):
             return layers.dense(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
         case spec.BatchNorm(name=name):
-            mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums)
-            context.state.update(_running_statistics(layer, x.size // len(mean), mean, variance, context))
+            rows = context.rows
+            mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums, rows)
+            n = layers.values_per_channel(x, rows)
+            context.state.update(_running_statistics(layer, n, mean, variance, context))
             weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-            return layers.batch_norm(x, mean, variance, weight, bias, layer.epsilon)
+            return layers.batch_norm(x, mean, variance, weight, bias, layer.epsilon, rows)
         case spec.Dropout(name=name):
             return layers.dropout(x, context.masks[name])
         case spec.MaxPool():

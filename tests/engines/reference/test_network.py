@@ -48,6 +48,21 @@ def test_gradients_agree_with_finite_differences(model: Model, images: np.ndarra
             assert (above - below) / 2e-6 == pytest.approx((gradient * direction).sum(), rel=1e-5, abs=1e-8), name
 
 
+@pytest.mark.parametrize("convention", [NO_DEVIATIONS, NumericalConventions(batch_norm_sums=4)])
+def test_equal_images_give_the_results_of_computing_each_of_them(convention: NumericalConventions) -> None:
+    rows = np.array([2, 0, 0, 1, 2, 0, 3, 0])
+    masks = {name: mask[rows] for name, mask in dropout_masks(EVERYTHING, 4, 0, 0).items()}
+    batch = EVERYTHING, WEIGHTS, IMAGES[0][rows], LABELS[0][rows], convention, masks
+    observed: list[int] = []
+    once = loss_and_gradients(*batch)
+    each = loss_and_gradients(*batch, lambda tensors: observed.append(len(tensors.x)))
+    assert set(observed) == {len(rows)}
+    assert once.loss == pytest.approx(each.loss, rel=1e-13)
+    for kind in ("gradients", "state"):
+        for name, expected in getattr(each, kind).items():
+            np.testing.assert_allclose(getattr(once, kind)[name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
 def engine(conventions: NumericalConventions = NO_DEVIATIONS, seed: int = 0) -> ReferenceEngine:
     reference = ReferenceEngine()
     workload = Workload("everything", "noise", 4, Optimizer(), "fp32", 1)
