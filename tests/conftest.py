@@ -69,6 +69,7 @@ LONGEST = (
     "scripts/test_plain.py",
     "engines/flux/test_julia_package.py",
     "engines/test_optimizers.py",
+    "engines/test_injected_bugs.py",
     "engines/flux/test_parity.py",
     "engines/flux/test_worker.py",
     "test_notebooks.py",

@@ -99,12 +99,18 @@ Dropout with a mask that is set before each step, because the masks of different
 """
 mutable struct FixedMaskDropout
     mask::AbstractArray
+    active::Bool
 end
 
-FixedMaskDropout() = FixedMaskDropout(zeros(0))
+FixedMaskDropout() = FixedMaskDropout(zeros(0), true)
 Flux.@layer FixedMaskDropout trainable = ()
 
-(dropout::FixedMaskDropout)(x) = x .* dropout.mask
+(dropout::FixedMaskDropout)(x) = dropout.active ? x .* dropout.mask : x
+
+function Flux.testmode!(dropout::FixedMaskDropout, mode = true)
+    dropout.active = mode !== true
+    return dropout
+end
 
 """
     with_fixed_masks(records)

@@ -102,9 +102,10 @@ def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32] | NDArray[np.int32
     All pages are already mapped, so that a timed step has no page fault.
     """
     shape = (epoch.steps, epoch.batch_size)
-    images = np.frombuffer(_map_file(epoch.images_path), epoch.dtype).reshape(*shape, *epoch.image_shape)
-    labels = np.frombuffer(_map_file(epoch.labels_path), np.int64).reshape(shape)
-    return images, labels
+    count = math.prod(shape)  # the files may have more
+    images = np.frombuffer(_map_file(epoch.images_path), epoch.dtype, count * math.prod(epoch.image_shape))
+    labels = np.frombuffer(_map_file(epoch.labels_path), np.int64, count)
+    return images.reshape(*shape, *epoch.image_shape), labels.reshape(shape)
 
 
 def _write_images(
@@ -187,3 +188,32 @@ def open_mapped(path: str) -> NDArray[Any]:
     """Map an array of one of these files, read-only."""
     array: NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
     return array
+
+
+def repeat_rows(
+    epoch: EpochFile, pipeline: PipelineFiles | None, rows: NDArray[np.int64], folder: Path
+) -> tuple[EpochFile, PipelineFiles | None]:
+    """Write batches that consist of these rows of each batch to a new folder, and the files of their pipeline."""
+    folder.mkdir()
+    images, labels = open_epoch(epoch)
+    images_path, labels_path = folder / "images", folder / "labels.i64"
+    repeated = msgspec.structs.replace(
+        epoch, images_path=str(images_path), labels_path=str(labels_path), batch_size=len(rows)
+    )
+    with check_free_space(folder, repeated.bytes):
+        with images_path.open("xb") as file:
+            for batch in images:
+                file.write(batch[rows].data)
+        labels_path.write_bytes(labels[:, rows].tobytes())
+    if pipeline is None:
+        return repeated, None
+    path = pipeline.augmentations_path
+    augmentations = None if path is None else open_mapped(path)[:, rows]
+    return repeated, write_pipeline_files(
+        Path(pipeline.images_path).parent,
+        open_mapped(pipeline.order_path)[:, rows],
+        augmentations,
+        folder,
+        loader_workers=pipeline.loader_workers,
+        steps_per_epoch=pipeline.steps_per_epoch,
+    )

@@ -57,6 +57,20 @@ def batch_stream(images: int, batch_size: int, seed: int, steps: int) -> Order:
     return np.concatenate([np.empty((0, batch_size), np.int64), *orders])[:steps]
 
 
+def repeated_rows(batch_size: int, different: int) -> NDArray[np.int64]:
+    """Return a batch of `batch_size` rows that has at most `different` different ones, as their numbers.
+
+    No part of the batch has the same shares of them as all of it, because one row occurs only once. So results of a
+    part, such as a mean loss, differ from those of the batch, while the reference computes each row only once.
+    """
+    if batch_size <= different:
+        return np.arange(batch_size)
+    raw = np.random.PCG64(np.random.SeedSequence([batch_size, different])).random_raw(batch_size)
+    rows = (raw % np.uint64(max(different - 1, 1))).astype(np.int64)
+    rows[batch_size // 2] = different - 1
+    return rows
+
+
 def order_sha256(order: Order) -> str:
     """Return the SHA-256 of the indices as little-endian int64, batch after batch."""
     return hashlib.sha256(np.ascontiguousarray(order, "<i8").data).hexdigest()

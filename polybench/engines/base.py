@@ -213,6 +213,14 @@ class Engine(ABC):
         """
         return ""
 
+    def statistics_after(self, step: int) -> Weights:
+        """Compute the running statistics that step `step` would leave; reference engine only."""
+        raise NotImplementedError
+
+    def logits(self, images: Array) -> Array:
+        """Compute logits (batch, classes) in inference mode, float64; reference engine only."""
+        raise NotImplementedError
+
     def layer_tensors(self, step: int) -> list[LayerTensors]:
         """Compute every layer's tensors for batch `step`, without changing any state; reference engine only.
 

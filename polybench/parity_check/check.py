@@ -2,12 +2,13 @@
 
 The check has two parts:
 
-- float64: both train in float64, independently of each other.
-- timed: the engine trains at the precision that is timed. Before each checked step, the reference takes
-  over the engine's current weights, so errors cannot accumulate.
+- float64: both train in float64, independently of each other, on small batches.
+- timed: the engine trains at the precision and the batch size that are timed. Before each checked step, the
+  reference takes over the engine's current weights, so errors cannot accumulate. Steps across each change of the
+  learning rate follow, then the count of correct predictions.
 
-Both parts use prescribed dropout masks (see `engines.shared.batches.dropout_masks`). Timed trainings draw their own.
-Tensors are read from files and compared one at a time.
+Both parts use prescribed dropout masks (see `engines.shared.batches.dropout_masks`). Timed trainings draw their own,
+which `own_dropout` checks. Tensors are read from files and compared one at a time.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import math
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
-from polybench.data.batch_files import EpochFile, PipelineFiles
+from polybench.data.batch_files import EpochFile, PipelineFiles, repeat_rows
+from polybench.data.batches import repeated_rows
 from polybench.data.file_cache import FileCache, cache_key
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.errors import ConfigurationFailed
@@ -30,22 +33,30 @@ from polybench.parity_check.comparison import (
     ExpectedUpdate,
     State,
     batch_errors,
+    correct_errors,
     find_zero_gradients,
     float64_errors,
     float64_tolerance,
     known_deviations,
     largest_errors,
     largest_failure,
+    loss_error,
+    statistics_errors,
     timed_errors,
     timed_tolerance,
+    write_chosen_labels,
 )
+from polybench.parity_check.own_dropout import own_dropout_errors
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Request
-from polybench.schema.parity import KnownDeviation, ParityCheck, TensorComparison
+from polybench.schema.parity import ComparisonKind, KnownDeviation, ParityCheck, TensorComparison
 
 _MAX_CACHE_BYTES = 2 << 30
 """Maximum size of the cache of the reference's trainings. An entry of `dlframeworks-cnn` takes 165 MB, one of
 `lenet` 3 MB."""
+
+_COUNTED_IMAGES = 64
+"""Maximum number of images whose predictions are counted, if a batch is not larger."""
 
 _MAX_CACHED_PARAMETERS = 10_000_000
 """Networks with more parameters are cached for one study only. A cache entry has the float64 weights and
@@ -71,8 +82,9 @@ class ReferenceFailed(Exception):
 class CheckRequest(NamedTuple):
     """Specifies a parity check of `job`, the job as it is timed, on the first `steps` + 1 batches of `epoch`.
 
-    `timeout` is the maximum wait for each answer, in seconds. `pipeline_files` are the input of the engine's own
-    pipeline, which has to deliver the batches of `epoch`; None if the engine reads `epoch` itself.
+    These batches are small. The timed part repeats their images up to the job's batch size. `timeout` is the maximum
+    wait for each answer, in seconds. `pipeline_files` are the input of the engine's own pipeline, which has to deliver
+    the batches of `epoch`; None if the engine reads `epoch` itself.
     """
 
     job: Job
@@ -97,24 +109,31 @@ class ParityChecker:
         Raises ConfigurationFailed if the engine failed, and ReferenceFailed if the reference failed. Then this
         checker cannot be used again.
         """
-        # The check's batches can be smaller than the timed ones. Dropout masks must fit the batch.
-        workload = msgspec.structs.replace(request.job.workload, batch_size=request.epoch.batch_size)
-        request = request._replace(job=msgspec.structs.replace(request.job, workload=workload, dropout="given"))
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        request = request._replace(job=msgspec.structs.replace(request.job, dropout="given"))
+        workload = request.job.workload
         tolerance = float64_tolerance(request.job.model)
         try:
-            float64, zero_gradients = self._check_float64(engine, request, folder, tolerance)
-            timed, conventions = self._check_timed(engine, request, folder, zero_gradients)
+            small, large = (
+                _with_batch_size(request, size, folder) for size in (request.epoch.batch_size, workload.batch_size)
+            )
+            float64, zero_gradients = self._check_float64(engine, small, folder, tolerance)
+            timed, conventions = self._check_timed(engine, large, folder, zero_gradients, small.epoch)
             # Wrong batches make all other tensors wrong, so they are reported first.
             batches = [tensor for tensor in timed if tensor.kind == "batch"]
+            deviations = self._known_deviations(large, conventions, folder, zero_gradients)
+            timed += own_dropout_errors(
+                partial(engine.request, timeout=request.timeout), request.job, folder / "dropout"
+            )
             return ParityCheck(
                 status="pass" if all(tensor.passed for tensor in float64 + timed) else "fail",
                 reason=largest_failure(batches) or largest_failure(float64 + timed),
                 steps=request.steps,
-                batch_size=request.epoch.batch_size,
+                batch_size=small.epoch.batch_size,
+                timed_batch_size=large.epoch.batch_size,
                 float64=largest_errors(float64, tolerance),
-                timed=largest_errors(timed, timed_tolerance(request.job.model, request.job.workload)),
-                known_deviations=self._known_deviations(request, conventions, folder, zero_gradients),
+                timed=largest_errors(timed, timed_tolerance(request.job.model, workload)),
+                known_deviations=deviations,
                 tensors=float64 + timed,
             )
         finally:
@@ -140,7 +159,7 @@ class ParityChecker:
         self, request: CheckRequest, conventions: NumericalConventions, folder: Path
     ) -> dict[int, State]:
         """Return the reference's states by step, from the cache if it has them."""
-        job = msgspec.structs.replace(request.job, device="cpu", dtype="float64", variants=(), conventions=conventions)
+        job = _reference_job(request, conventions)
 
         def train() -> Losses:
             _prepare(self._reference, request, job, request.weights)
@@ -155,35 +174,63 @@ class ParityChecker:
         return {step: _state(folder, step, math.nan if loss is None else loss) for step, loss in losses.items()}
 
     def _check_timed(
-        self, engine: WorkerSession, request: CheckRequest, folder: Path, zero_gradients: frozenset[str]
+        self,
+        engine: WorkerSession,
+        request: CheckRequest,
+        folder: Path,
+        zero_gradients: frozenset[str],
+        evaluated: EpochFile,
     ) -> tuple[list[TensorComparison], NumericalConventions]:
         conventions = _prepare(engine, request, request.job, request.weights, request.pipeline_files)
-        tolerance = timed_tolerance(request.job.model, request.job.workload)
-        optimizer = request.job.workload.optimizer
+        workload = request.job.workload
+        tolerance, optimizer = timed_tolerance(request.job.model, workload), workload.optimizer
         update = ExpectedUpdate(request.job.model, optimizer, folder / "updates", tolerance, zero_gradients)
         tensors: list[TensorComparison] = []
-        for step in range(request.steps + 1):
+        expected: State | None = None
+        steps = [*range(request.steps), *(step for step, _ in optimizer.lr_schedule if step >= request.steps)]
+        for index, step in enumerate([*steps, steps[-1] + 1]):
             if request.pipeline_files is not None:
                 batch = folder / "batch.npz"
                 engine.request(calls.write_batch(step, str(batch)), request.timeout)
                 tensors += batch_errors(step, batch, request.epoch)
             actual = _snapshot(engine, request, folder / "timed", step)
-            if step:
-                tensors += update.errors(step, actual.weights)
-            expected = self._reference_state(request, conventions, actual.weights, step, folder / "expected")
-            tensors += timed_errors(request.job.workload.precision, step, actual, expected, tolerance, zero_gradients)
-            if step < request.steps:
+            if index:
+                kind: ComparisonKind = "weight" if index <= request.steps else "schedule"
+                tensors += update.errors(steps[index - 1] + 1, actual.weights, kind)
+            if expected is not None:
+                tensors += statistics_errors(step, actual.weights, expected.weights, tolerance["statistic"])
+            expected = None
+            if index <= request.steps:
+                expected = self._reference_state(request, conventions, actual.weights, step, folder / "expected")
+                tensors += timed_errors(workload.precision, step, actual, expected, tolerance, zero_gradients)
+            if index < len(steps):
                 update.apply(step, actual)
-                engine.request(calls.run_steps(step, 1), request.timeout)
+                loss = engine.request(calls.run_steps(step, 1), request.timeout)
+                if expected is not None:
+                    tensors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
+        tensors += self._correct_errors(engine, request._replace(epoch=evaluated), actual.weights, folder)
         return tensors, conventions
+
+    def _correct_errors(
+        self, engine: WorkerSession, request: CheckRequest, weights: Path, folder: Path
+    ) -> Iterable[TensorComparison]:
+        """Compare the share of correct predictions at the engine's current weights, for chosen labels."""
+        logits = folder / "logits.npz"
+        batches = min(request.epoch.steps, max(1, _COUNTED_IMAGES // request.epoch.batch_size))
+        request = request._replace(epoch=msgspec.structs.replace(request.epoch, steps=batches))
+        _prepare(self._reference, request, _reference_job(request, NO_DEVIATIONS), weights)
+        self._reference.request(calls.write_logits(request.epoch, str(logits)), request.timeout)
+        labelled = write_chosen_labels(request.epoch, logits, folder / "chosen_labels.i64")
+        return correct_errors(logits, labelled, engine.request(calls.evaluate(labelled), request.timeout))
 
     def _reference_state(
         self, request: CheckRequest, conventions: NumericalConventions, weights: Path, step: int, folder: Path
     ) -> State:
-        """Compute the reference's loss and gradients at the engine's current weights."""
-        job = msgspec.structs.replace(request.job, device="cpu", dtype="float64", variants=(), conventions=conventions)
-        _prepare(self._reference, request, job, weights)
-        return _snapshot(self._reference, request, folder, step)
+        """Compute the reference's loss and gradients at these weights, and the running statistics after the step."""
+        _prepare(self._reference, request, _reference_job(request, conventions), weights)
+        state = _snapshot(self._reference, request, folder, step)
+        self._reference.request(calls.write_statistics(step, str(state.weights)), request.timeout)
+        return state
 
     def _known_deviations(
         self, request: CheckRequest, conventions: NumericalConventions, folder: Path, zero_gradients: frozenset[str]
@@ -192,19 +239,14 @@ class ParityChecker:
         rules = dict(conventions.each_rule())
         if not rules:
             return []
-        exact = self._first_step(request, NO_DEVIATIONS, folder / "exact")
-        declared = {name: self._first_step(request, rule, folder / name) for name, rule in rules.items()}
+        exact = self._reference_state(request, NO_DEVIATIONS, request.weights, 0, folder / "exact")
         return [
             deviation
             for name, rule in rules.items()
-            for deviation in known_deviations(rule, declared[name], exact, zero_gradients)
+            for deviation in known_deviations(
+                rule, self._reference_state(request, rule, request.weights, 0, folder / name), exact, zero_gradients
+            )
         ]
-
-    def _first_step(self, request: CheckRequest, conventions: NumericalConventions, folder: Path) -> State:
-        """Return the reference's first gradients and the weights and running statistics after that step."""
-        before = self._reference_state(request, conventions, request.weights, 0, folder)
-        self._reference.request(calls.run_steps(0, 1), request.timeout)
-        return before._replace(weights=_snapshot(self._reference, request, folder, 1).weights)
 
 
 class _ReferenceSession(NamedTuple):
@@ -217,6 +259,21 @@ class _ReferenceSession(NamedTuple):
             return self.session.request(request, timeout)
         except ConfigurationFailed as error:
             raise ReferenceFailed(str(error)) from error
+
+
+def _with_batch_size(request: CheckRequest, batch_size: int, folder: Path) -> CheckRequest:
+    """Return a request to train on batches of this size, which repeat the images of smaller ones."""
+    workload = msgspec.structs.replace(request.job.workload, batch_size=batch_size)
+    request = request._replace(job=msgspec.structs.replace(request.job, workload=workload))
+    if batch_size <= request.epoch.batch_size:
+        return request
+    rows = repeated_rows(batch_size, request.epoch.batch_size)
+    epoch, pipeline_files = repeat_rows(request.epoch, request.pipeline_files, rows, folder / "repeated")
+    return request._replace(epoch=epoch, pipeline_files=pipeline_files)
+
+
+def _reference_job(request: CheckRequest, conventions: NumericalConventions) -> Job:
+    return msgspec.structs.replace(request.job, device="cpu", dtype="float64", variants=(), conventions=conventions)
 
 
 def _prepare(

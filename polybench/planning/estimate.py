@@ -210,8 +210,11 @@ def _check_seconds(plan: Plan) -> float:
     passes = (len({configuration.engine for configuration in configurations}) + len(configurations)) * (k + 1)
     reference = passes * batch_size * plan.model.training_macs() / REFERENCE_RATE
     reference += passes * CHECKED_WEIGHT_SECONDS * plan.model.parameters()
+    timed_steps = k + len(plan.workload.optimizer.lr_schedule)
     return reference + sum(
-        (3 * k + 4) * _step_seconds(plan, configuration, batch_size) for configuration in configurations
+        (k + 3) * _step_seconds(plan, configuration, batch_size)
+        + (2 * timed_steps + 1) * _step_seconds(plan, configuration, plan.workload.batch_size)
+        for configuration in configurations
     )
 
 

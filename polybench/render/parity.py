@@ -14,7 +14,7 @@ from polybench.schema.study import StudyDocument
 
 _PARTS = {
     "float64": "float64: free-running, compared with the float64 reference",
-    "timed": "timed precision: each step starts from the engine's weights, also in the reference",
+    "timed": "timed precision and batch size: each step starts from the engine's weights, also in the reference",
 }
 
 

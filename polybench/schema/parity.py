@@ -6,6 +6,10 @@ from typing import Literal
 
 import msgspec
 
+ComparisonKind = Literal[
+    "loss", "gradient", "size", "weight", "schedule", "statistic", "batch", "kept share", "dropout scale", "correct"
+]
+
 
 class TensorComparison(msgspec.Struct, frozen=True):
     """A comparison of the parity check; `relative_error` is null if it is not finite.
@@ -14,13 +18,16 @@ class TensorComparison(msgspec.Struct, frozen=True):
     bf16. For a batch of an input pipeline it is the largest difference of a pixel (0 to 1), or the fraction
     of wrong labels. If the update is larger than the weights, timed weights are compared relative to the
     update. If a gradient is zero up to rounding, the scale is the drift that an optimizer makes of rounding;
-    this also applies to running means behind it.
+    this also applies to running means behind it. "size" is the distance from 1 of the whole gradient's component
+    along the reference's, relative to it; "schedule" is that of weights after a change of the learning rate;
+    "statistic" is that of running statistics; "kept share", "dropout scale" and "correct" are those of the share of
+    values that dropout keeps, of their factor, and of the share of correct predictions.
     """
 
     part: Literal["float64", "timed"]
     name: str
     step: int
-    kind: Literal["loss", "gradient", "weight", "batch"]
+    kind: ComparisonKind
     relative_error: float | None
     tolerance: float
 
@@ -54,7 +61,8 @@ class KnownDeviation(msgspec.Struct, frozen=True):
 class ParityCheck(msgspec.Struct, frozen=True):
     """The result of a parity check, in float64 and as timed, with every comparison.
 
-    `checked_at` is the time of the check (UTC, ISO 8601). A cached check is older than the study.
+    `checked_at` is the time of the check (UTC, ISO 8601). A cached check is older than the study. The float64 part has
+    batches of `batch_size`, the timed part of `timed_batch_size`.
     """
 
     status: Literal["pass", "fail", "skipped"]
@@ -62,6 +70,7 @@ class ParityCheck(msgspec.Struct, frozen=True):
     checked_at: str | None = None
     steps: int | None = None
     batch_size: int | None = None
+    timed_batch_size: int | None = None
     float64: PrecisionResult | None = None
     timed: PrecisionResult | None = None
     known_deviations: list[KnownDeviation] = []

@@ -162,10 +162,11 @@ class Worker:
         if self._rank.number == 0:  # all ranks have the same tensors
             write_tensors(gradients, snapshot.gradients)
             write_tensors(weights, snapshot.weights)
-        return snapshot.loss if math.isfinite(snapshot.loss) else None  # JSON has no NaN
+        return _finite_or_none(snapshot.loss)
 
-    def run_steps(self, first_step: int, steps: int) -> None:
+    def run_steps(self, first_step: int, steps: int) -> float | None:
         self.engine.run_steps(first_step, steps)
+        return _finite_or_none(self.engine.loss())
 
     def measure_block(self, steps: int, injected_delay: float) -> BlockMeasured:
         block = measure_block(self.engine, steps, injected_delay)
@@ -202,6 +203,13 @@ class Worker:
     def evaluate(self, test: EpochFile) -> float:
         images, labels = (array[0] for array in open_epoch(test))
         return accuracy(self.engine, images, labels)
+
+    def write_statistics(self, step: int, path: str) -> None:
+        write_tensors(path, self.engine.statistics_after(step))
+
+    def write_logits(self, epoch: EpochFile, path: str) -> None:
+        images, _ = open_epoch(epoch)
+        write_tensors(path, {"logits": np.concatenate([self.engine.logits(batch) for batch in images])})
 
     def count_allocations(self, steps: int) -> AllocationsCounted:
         memory, allocations = measure_memory_and_allocations(self.engine, steps)
@@ -260,6 +268,10 @@ def write_tensors(path: str, tensors: Weights) -> None:
     """Write tensors to an `.npz` file."""
     arrays: dict[str, Any] = dict(tensors)
     np.savez(path, **arrays)
+
+
+def _finite_or_none(loss: float) -> float | None:
+    return loss if math.isfinite(loss) else None  # JSON has no NaN
 
 
 def _time_call(action: Callable[[], None]) -> float:

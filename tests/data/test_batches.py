@@ -13,6 +13,7 @@ from polybench.data.batches import (
     epoch_augmentations,
     epoch_order,
     order_sha256,
+    repeated_rows,
 )
 from polybench.errors import BadInput
 
@@ -61,6 +62,16 @@ def test_stream_continues_over_epochs(steps, batch_size):
 def test_orders_of_seeds_and_epochs_differ():
     hashes = {order_sha256(epoch_order(100, 10, seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(hashes) == 9
+
+
+@given(batch_size=st.integers(2, 300), different=st.integers(2, 40))
+def test_no_part_of_repeated_rows_has_the_shares_of_the_whole(batch_size, different):
+    rows = repeated_rows(batch_size, different)
+    assert len(rows) == batch_size
+    assert set(rows) <= set(range(different))
+    counts = np.bincount(rows)
+    assert counts[counts > 0].min() == 1  # so the shares are multiples of 1 / batch_size
+    assert batch_size > different or rows.tolist() == list(range(batch_size))
 
 
 @pytest.mark.parametrize(("batch_size", "message"), [(0, "at least 1"), (-3, "at least 1"), (11, "10 images; use")])

@@ -13,20 +13,29 @@ from hypothesis import strategies as st
 
 from polybench.networks.optimizers import OPTIMIZERS, Array, Optimizer, apply_update
 from polybench.networks.optimizers import State as OptimizerState
-from polybench.parity_check.comparison import State, find_zero_gradients, max_drift, timed_errors
+from polybench.parity_check.comparison import (
+    State,
+    correct_errors,
+    find_zero_gradients,
+    max_drift,
+    timed_errors,
+    write_chosen_labels,
+)
+from tests import small_datasets
 
-TOLERANCE = {"loss": 1e-2, "gradient": 1e-2, "weight": 1e-6}
+TOLERANCE = {"loss": 1e-2, "gradient": 1e-2, "size": 1e-2, "weight": 1e-6}
 
 
-def cosine_error(actual: list[float], expected: list[float]) -> float | None:
+def whole_gradient_errors(actual: list[float], expected: list[float]) -> dict[str, float | None]:
+    """Return the errors of direction ("gradient") and size."""
     with tempfile.TemporaryDirectory() as name:
         states = []
         for file, values in (("actual", actual), ("expected", expected)):
             path = Path(name) / f"{file}.npz"
             np.savez(path, tensor=np.array(values))
             states.append(State(1.0, path, path))
-        _, gradient = timed_errors("bf16", 0, *states, TOLERANCE)
-    return gradient.relative_error
+        _, *errors = timed_errors("bf16", 0, *states, TOLERANCE)
+    return {error.kind: error.relative_error for error in errors}
 
 
 values = st.lists(st.floats(0.01, 10), min_size=3, max_size=3)
@@ -34,15 +43,33 @@ values = st.lists(st.floats(0.01, 10), min_size=3, max_size=3)
 
 @given(values, st.floats(0.1, 10))
 @example([1.0, 1.0, 8.532254765903293], 3.0)
-def test_error_of_the_same_direction_is_not_negative(gradient: list[float], factor: float) -> None:
-    error = cosine_error([factor * value for value in gradient], gradient)
-    assert error is not None
-    assert 0 <= error < 1e-15
+def test_scaled_gradient_has_the_same_direction_and_another_size(gradient: list[float], factor: float) -> None:
+    errors = whole_gradient_errors([factor * value for value in gradient], gradient)
+    direction = errors["gradient"]
+    assert direction is not None
+    assert 0 <= direction < 1e-15
+    assert errors["size"] == pytest.approx(abs(factor - 1), abs=1e-12)
 
 
 def test_error_of_an_undefined_direction_is_none() -> None:
-    assert cosine_error([float("nan"), 1.0], [1.0, 1.0]) is None
-    assert cosine_error([0.0, 0.0], [1.0, 1.0]) is None
+    assert whole_gradient_errors([float("nan"), 1.0], [1.0, 1.0]) == {"gradient": None, "size": None}
+    assert whole_gradient_errors([0.0, 0.0], [1.0, 1.0]) == {"gradient": None, "size": 1}
+    assert whole_gradient_errors([1.0, 1.0], [0.0, 0.0]) == {"gradient": None, "size": None}
+
+
+def test_rounding_cannot_change_the_count_of_correct_predictions(tmp_path: Path) -> None:
+    logits = np.tile([0.1, 1.0, 0.2], (16, 1))
+    logits[::4] = [0.1, 1.0, 0.999]
+    np.savez(tmp_path / "logits.npz", logits=logits)
+    epoch = small_datasets.files(tmp_path).epoch
+    labelled = write_chosen_labels(epoch, tmp_path / "logits.npz", tmp_path / "chosen")
+    labels = np.fromfile(tmp_path / "chosen", np.int64)
+    assert (labelled.steps, labelled.batch_size) == (1, 16)
+    assert set(labels[::4]) == {0}
+    rounded = np.where(np.arange(16) % 4 == 0, 2, 1)
+    for predicted, passes in ((rounded, True), (np.where(np.arange(16) == 1, 0, rounded), False)):
+        (error,) = correct_errors(tmp_path / "logits.npz", labelled, float((predicted == labels).mean()))
+        assert error.passed == passes
 
 
 def write_gradients(folder: Path, name: str, **gradients: list[float]) -> Path:
@@ -88,7 +115,7 @@ def test_rounding_errors_never_exceed_the_maximum_drift(
 
     optimizer = Optimizer(name, 0.01)
     first, second = (weights_after_steps(optimizer, [rounding() for _ in range(steps)]) for _ in range(2))
-    drift = max_drift(optimizer, steps, error, size)
+    drift = max_drift(optimizer, [0.01] * steps, error, size)
     assert len(drift) == steps
     assert np.linalg.norm(first[-1] - second[-1]) <= sum(drift) * (1 + 1e-9)
 
@@ -98,10 +125,10 @@ def test_opposite_errors_reach_the_maximum_drift(name: Any) -> None:
     optimizer = Optimizer(name, 0.01)
     error = np.full(4, 0.5e-9)
     first, second = (weights_after_steps(optimizer, [sign * error] * 3) for sign in (1, -1))
-    assert np.linalg.norm(first[-1] - second[-1]) == pytest.approx(sum(max_drift(optimizer, 3, 1e-9, 4)))
+    assert np.linalg.norm(first[-1] - second[-1]) == pytest.approx(sum(max_drift(optimizer, [0.01] * 3, 1e-9, 4)))
 
 
 def test_drift_with_adam_is_limited_by_the_learning_rate() -> None:
     adam = Optimizer("adam", 0.01)
-    assert max(max_drift(adam, 3, 1.0, 1)) == pytest.approx(2 * 0.01, rel=1e-6)
-    assert max(max_drift(adam, 3, 1e-15, 1)) == pytest.approx(2 * 0.01 * 1e-15 / 1e-8, rel=1e-6)
+    assert max(max_drift(adam, [0.01] * 3, 1.0, 1)) == pytest.approx(2 * 0.01, rel=1e-6)
+    assert max(max_drift(adam, [0.01] * 3, 1e-15, 1)) == pytest.approx(2 * 0.01 * 1e-15 / 1e-8, rel=1e-6)

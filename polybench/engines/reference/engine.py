@@ -80,8 +80,13 @@ class ReferenceEngine(Engine):
         return self._loss
 
     def count_correct(self, images: Array, labels: Array) -> int:
-        predicted = logits(self._job.model, self._weights, images).argmax(axis=1)
-        return int((predicted == labels).sum())
+        return int((self.logits(images).argmax(axis=1) == labels).sum())
+
+    def statistics_after(self, step: int) -> Weights:
+        return self._pass(step).state
+
+    def logits(self, images: Array) -> Array:
+        return logits(self._job.model, self._weights, images)
 
     def snapshot(self, step: int) -> Snapshot:
         loss, gradients, _ = self._pass(step)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 
+from polybench.data.batches import repeated_rows
 from polybench.engines.base import Array, Weights
 from polybench.networks.layers import Dropout, Shape
 from polybench.networks.model import Model
@@ -78,10 +79,11 @@ def dropout_masks(model: Model, batch_size: int, seed: int, step: int) -> dict[s
 
     A mask is (batch_size, *input shape of the layer), canonical layout (channels first): 0 with probability
     `rate`, else 1 / (1 - rate). The engines' own generators differ, so the parity check gives these masks to all
-    engines. Timed steps use each engine's own dropout.
+    engines. Timed steps use each engine's own dropout. Large batches repeat masks like the images of the check.
     """
+    rows = repeated_rows(batch_size, model.parity_batch_size)
     return {
-        layer.name: dropout_mask(layer, (batch_size, *shape), seed, step)
+        layer.name: dropout_mask(layer, (min(batch_size, model.parity_batch_size), *shape), seed, step)[rows]
         for layer, shape in model.activations()
         if isinstance(layer, Dropout)
     }

@@ -80,12 +80,12 @@ class TimeMean(nn.Module):  # type: ignore[misc]
 
 
 class FixedMaskDropout(nn.Module):  # type: ignore[misc]
-    """Multiplies its input by a mask set before each step; see `engines.shared.batches.dropout_masks`."""
+    """In training, multiplies its input by a mask set before each step; see `engines.shared.batches.dropout_masks`."""
 
     mask: Any
 
     def forward(self, x: Any) -> Any:
-        return x * self.mask.to(x.dtype)
+        return x * self.mask.to(x.dtype) if self.training else x
 
 
 class _Builder(NamedTuple):
