@@ -70,11 +70,13 @@ def study_toml(study: Study) -> str:
 
 
 def choose_baseline(plan: Plan, runs: Sequence[ConfigurationRun]) -> str | None:
-    """Return the requested baseline, else `torch/cpu`, else the first configuration.
+    """Return the requested baseline, else `torch/cpu`, else the first configuration, if possible one without a caveat.
 
     Configurations that were not measured or failed the parity check cannot be the baseline.
     """
-    measured = [run.configuration.name for run in runs if measured_step_times(run) and run.is_ranked]
+    ranked = [run.configuration for run in runs if measured_step_times(run) and run.is_ranked]
+    ranked.sort(key=lambda one: engine_spec(one).caveat(one.variants) is not None)
+    measured = [configuration.name for configuration in ranked]
     preferred = plan.study.baseline or DEFAULT_BASELINE
     return preferred if preferred in measured else next(iter(measured), None)
 

@@ -135,6 +135,8 @@ def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -
     explanation = explain(document, SavedDocuments(), baseline="flux/cpu")
     assert explanation.recommendations == []
     assert any("for teaching only" in one.text for pair in explanation.comparisons for one in pair.statements)
+    alone = machine.measure({"flux+gc_off": without, "flux": collecting(10)})
+    assert alone.settings.baseline == "flux/cpu"
     assert not headline(document).startswith("flux+gc_off")
     assert summarize_document("x", to_json(document), 0.0).fastest == FastestConfiguration(
         "flux/cpu", document.result("flux/cpu").median_step_seconds
