@@ -80,7 +80,7 @@ class Script:
         pause_seconds: seconds of a pause.
         off_the_clock: whether the engine leaves pauses out of its step times, as `flux+gc_off` does.
         startup_seconds: import of the framework if no other worker starts meanwhile.
-        first_step_seconds: compilation in the first step.
+        first_step_seconds: compilation in the first step of a cold worker; others run cached code.
     """
 
     seconds: float = 0.020
@@ -235,7 +235,7 @@ def study_of(scripts: Mapping[str, Script], **fields: Any) -> Study:
 class SimulatedEngine(FakeEngine):
     """Steps of a script on a machine. The virtual clock passes while they run."""
 
-    def __init__(self, machine: Machine, script: Script, study_level: float) -> None:
+    def __init__(self, machine: Machine, script: Script, study_level: float, cold: bool) -> None:
         super().__init__()
         self._machine, self._script, self._rng = machine, script, machine.rng
         slow = math.log(_SLOW_FACTOR) * (self._rng.random() < machine.slow_processes)
@@ -244,7 +244,7 @@ class SimulatedEngine(FakeEngine):
         self._until_pause = self._rng.uniform(0, script.pause_interval) if script.pause_interval else math.inf
         self._factors: list[float] = []
         self._gc = GcStats(0.0, 0)
-        self.is_compiled = False
+        self.is_compiled = not cold
         self.cpu_seconds = self.cpu_wait_seconds = 0.0
         self.batch_size = 128
 
@@ -306,11 +306,11 @@ class SimulatedEngine(FakeEngine):
 class SimulatedWorker(handler.Worker):
     """The real worker with a simulated engine, in place of a process. It loads no framework and no data."""
 
-    def __init__(self, pid: int, machine: Machine, script: Script, study_level: float, log_path: Path) -> None:
+    def __init__(self, pid: int, machine: Machine, engine: SimulatedEngine, script: Script, log_path: Path) -> None:
         super().__init__()
         self.pid, self.log_path, self.script = pid, log_path, script
         self.ready = machine.now
-        self._machine, self._simulated = machine, SimulatedEngine(machine, script, study_level)
+        self._machine, self._simulated = machine, engine
         self._engine = self._simulated
         self._requests: list[Request[Any]] = []
         self._load_seconds = 0.0
@@ -327,8 +327,9 @@ class SimulatedWorker(handler.Worker):
     def prepare(self, job: Any, weights: str, epoch: EpochFile, warmup_steps: int, pipeline: object) -> Prepared:
         self._job, self._simulated.batch_size = job, job.workload.batch_size
         self._simulated.build(job, {})
+        cached = {"cached_code": 1.0} if self._simulated.is_compiled else {}
         first, second, *_ = [*(self._simulated.run_steps(step, 1) for step in range(max(2, warmup_steps)))]
-        startup = Startup(0.05, self._load_seconds, 0.0, 0.0, first, second)
+        startup = Startup(0.05, self._load_seconds, 0.0, 0.0, first, second, cached)
         return Prepared(startup, "step", False, self._simulated.conventions(), [2.3])
 
     def build_layer_ops(self, weights: str, folder: str) -> None:
@@ -378,9 +379,9 @@ class _OwnScripts:
         engine = run.configuration.name.replace(f"/{run.configuration.device}", "")
         levels = self._levels.setdefault(logs, {"": self._machine.rng.normal(0, self._machine.shared_study)})
         own = levels.setdefault(engine, self._machine.rng.normal(0, self._machine.study))
-        worker = SimulatedWorker(
-            len(self._workers), self._machine, self._scripts[engine], levels[""] + own, logs / f"{name}.log"
-        )
+        script = self._scripts[engine]
+        simulated = SimulatedEngine(self._machine, script, levels[""] + own, cold)
+        worker = SimulatedWorker(len(self._workers), self._machine, simulated, script, logs / f"{name}.log")
         self._workers[worker.pid] = worker
         return worker
 

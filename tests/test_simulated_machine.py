@@ -6,10 +6,12 @@ from statistics import fmean
 
 import pytest
 
+from polybench.planning.schedule import STOPPING_CHECKS
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Result
-from tests.simulated_machine import Machine, Script, study_of
+from polybench.stats.statistics import margin_of_error, ratio
+from tests.simulated_machine import Machine, Script, repeat, study_of
 
 STEADY = {"process": 0.0, "round": 0.0, "tail": 0.0}
 
@@ -77,12 +79,41 @@ def test_layers_are_timed_beside_whole_steps() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 7])
-def test_cold_start_does_not_depend_on_other_engines(others: int) -> None:
+def test_a_cold_start_is_that_of_a_first_run_alone(others: int) -> None:
     scripts = {
-        "torch": Script(startup_seconds=2.0),
+        "torch": Script(0.020, startup_seconds=2.0, first_step_seconds=3.0),
         **{("tf" if number == 1 else f"tf#{number}"): Script() for number in range(1, others + 1)},
     }
-    document = Machine(process=0.0, tail=0.0).measure(scripts, processes=2, rounds_per_process=2)
+    document = Machine(**STEADY).measure(scripts, processes=2, rounds_per_process=2)
     startup = document.result("torch/cpu").startup
     assert startup is not None
     assert startup.import_seconds == pytest.approx(2.0)
+    assert startup.first_step_seconds == pytest.approx(3.020, abs=0.01)
+    assert startup.detail["first_step_with_cached_code_seconds"] == pytest.approx(0.020, abs=0.01)
+
+
+def test_rounds_with_interference_are_in_neither_the_typical_nor_the_mean_step() -> None:
+    machine, script = Machine(seed=1, **STEADY, bursts=0.2), Script()
+    fields = {"rounds_per_process": 10, "steps_per_round": 20, "budget": 5.0}  # which leaves no time for reruns
+    (result,) = machine.measure({"torch": script}, processes=1, **fields).results
+    assert mean_of_steps(result) > 1.05 * machine.mean_seconds(script)
+    assert result.median_step_seconds == pytest.approx(machine.typical_seconds(script), rel=0.01)
+    assert result.mean_step_seconds == pytest.approx(machine.mean_seconds(script), rel=0.02)
+
+
+def test_waits_for_an_idle_machine_are_not_charged_to_the_budget() -> None:
+    fields = {"rounds_per_process": 20, "steps_per_round": 5, "wait_idle": 1000.0}
+    document = Machine(bursts=0.5).measure({"torch": Script(0.020)}, processes=2, budget=12.0, **fields)
+    assert document.host.idle_wait_seconds > 12
+    assert [len(process) for process in document.results[0].nested_step_times] == [20, 20]
+    assert not any("budget" in text for text in document.warnings)
+
+
+def test_rounds_end_at_half_of_the_margin_within_the_first_process() -> None:
+    margin, rounds = 0.05, set()
+    for machine in repeat(Machine(round=0.02, tail=0.0), 10):
+        document = machine.measure({"torch": Script(), "tf": Script()}, processes=2, margin=margin, budget=1000.0)
+        first, *_ = zip(*(result.nested_step_times for result in document.results), strict=True)
+        rounds.add(len(first[0]))
+        assert margin_of_error(ratio([first[0]], [first[1]])) <= margin / 2
+    assert max(rounds) > min(rounds) == STOPPING_CHECKS[0]

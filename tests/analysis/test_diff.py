@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
@@ -101,6 +102,26 @@ def test_engine_slower_than_the_machine_drift_is_slower() -> None:
     found = diff(both(0.01), slow_down(both(0.015), 1.4))
     assert [row.verdict for row in found.rows] == ["slower", "no difference"]
     assert found.rows[0].machine_drift_ratio == pytest.approx(1 / 1.4)
+
+
+NOISY = with_step_times(measured("tf/cpu", 0.02), [[[0.018]], [[0.020]], [[0.022]]])
+OTHERS = measured("tf/cpu", 0.02), measured("jax/cpu", 0.02)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((NOISY,), slow_down(study(NOISY), 1.04).results),
+        (OTHERS, [*slow_down(study(OTHERS[0]), 1.04).results, *slow_down(study(OTHERS[1]), 0.96).results]),
+    ],
+    ids=["within chance", "in other directions"],
+)
+def test_only_a_change_of_all_other_engines_is_attributed_to_the_machine(
+    before: Sequence[Result], after: Sequence[Result]
+) -> None:
+    torch = measured("torch/cpu", 0.01)
+    row, *_ = diff(study(torch, *before), study(*slow_down(study(torch), 1.04).results, *after)).rows
+    assert (row.verdict, row.machine_drift_ratio) == ("slower", 1.0)
 
 
 def test_change_of_a_global_setting_is_not_attributed_to_the_machine() -> None:

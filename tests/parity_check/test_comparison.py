@@ -11,10 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from polybench.data.batch_files import open_epoch
 from polybench.networks.optimizers import OPTIMIZERS, Array, Optimizer, apply_update
 from polybench.networks.optimizers import State as OptimizerState
 from polybench.parity_check.comparison import (
     State,
+    batch_errors,
     correct_errors,
     find_zero_gradients,
     max_drift,
@@ -70,6 +72,22 @@ def test_rounding_cannot_change_the_count_of_correct_predictions(tmp_path: Path)
     for predicted, passes in ((rounded, True), (np.where(np.arange(16) == 1, 0, rounded), False)):
         (error,) = correct_errors(tmp_path / "logits.npz", labelled, float((predicted == labels).mean()))
         assert error.passed == passes
+
+
+def test_a_pixel_may_differ_by_a_rounding_but_not_by_a_grey_level(tmp_path: Path) -> None:
+    epoch = small_datasets.files(tmp_path).epoch
+    images, labels = (array[0].copy() for array in open_epoch(epoch))
+    actual = tmp_path / "batch.npz"
+
+    def passed() -> list[bool]:
+        np.savez(actual, images=images, labels=labels)
+        return [one.passed for one in batch_errors(0, actual, epoch)]
+
+    images[3, 2, 1, 0] = np.nextafter(images[3, 2, 1, 0], 2)
+    assert passed() == [True, True]
+    images[3, 2, 1, 0] += 1 / 255
+    labels[7] += 1
+    assert passed() == [False, False]
 
 
 def write_gradients(folder: Path, name: str, **gradients: list[float]) -> Path:

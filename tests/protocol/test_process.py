@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,18 +132,31 @@ def test_output_of_libraries_goes_to_the_log(tmp_path: Path) -> None:
     assert "closed" in (tmp_path / "log").read_text()
 
 
-def test_a_worker_dies_with_its_parent(tmp_path: Path) -> None:
-    script = (
-        "import sys, time; from pathlib import Path; from polybench.protocol.process import WorkerProcess\n"
-        f"w = WorkerProcess({{}}, Path({str(tmp_path / 'log')!r})); print(w.pid, flush=True); time.sleep(60)"
+def test_a_busy_worker_dies_with_its_parent(tmp_path: Path) -> None:
+    """Kill the parent while the worker computes, when it does not read the pipe that its parent has closed."""
+    os.mkfifo(tmp_path / "started")
+    (tmp_path / "busy.py").write_text(
+        "import os\n"
+        "class Busy:\n"
+        "    def __init__(self):\n"
+        f"        with open({str(tmp_path / 'started')!r}, 'w') as started:\n"
+        "            started.write(str(os.getpid()))\n"
+        "        while True: pass\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        time.sleep(1.0)  # the worker requests its death signal from the kernel
+    script = (
+        "from pathlib import Path\n"
+        "from polybench.protocol import calls, process\n"
+        f"worker = process.WorkerProcess({{'PYTHONPATH': {str(tmp_path)!r}}}, Path({str(tmp_path / 'log')!r}))\n"
+        "worker.request(calls.load('busy:Busy'), 600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as parent:
+        worker = psutil.Process(int((tmp_path / "started").read_text()))
         parent.kill()
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    _, alive = psutil.wait_procs([worker], timeout=10)
+    alive = [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    for one in alive:
+        one.kill()
+    assert alive == []
 
 
 def test_a_worker_can_be_killed_twice(tmp_path: Path) -> None:

@@ -108,16 +108,16 @@ def test_expensive_page_faults_are_reported_with_a_fix(malloc: str, configuratio
 @pytest.mark.parametrize(
     ("affected", "expected"),
     [
-        ([False, False, False], [[1.0], [2.0], [3.0]]),
-        ([False, True, False], [[1.0], [], [3.0]]),
-        ([True, True, False], [[1.0], [2.0], [3.0]]),  # too few would remain
-        ([False, True], [[1.0], [2.0], [3.0]]),  # counters of other rounds
-        ([], [[1.0], [2.0], [3.0]]),
+        ([False, False, False, False], [[1.0], [2.0], [3.0], [4.0]]),
+        ([False, True, False, False], [[1.0], [], [3.0], [4.0]]),
+        ([True, True, False, False], [[1.0], [2.0], [3.0], [4.0]]),  # too few would remain
+        ([False, True], [[1.0], [2.0], [3.0], [4.0]]),  # counters of other rounds
+        ([], [[1.0], [2.0], [3.0], [4.0]]),
     ],
 )
 def test_affected_rounds_are_dropped_unless_too_few_remain(affected: list[bool], expected: list[list[float]]) -> None:
     counters = [[block(affected=one) for one in affected]]
-    assert drop_affected_rounds([[[1.0], [2.0], [3.0]]], counters) == [expected]
+    assert drop_affected_rounds([[[1.0], [2.0], [3.0], [4.0]]], counters) == [expected]
 
 
 def test_throttling_by_a_quota_is_a_warning_of_the_row() -> None:

@@ -51,6 +51,14 @@ def test_only_configurations_that_differ_in_replicas_are_compared() -> None:
     assert [row.scaling for row in rows] == [None] * 4
 
 
+def test_a_gpu_is_compared_with_one_replica_on_the_cpu() -> None:
+    *_, on_gpu = with_comparisons(
+        configuration("torch/cpu", 0.03, 2), configuration("torch/cpu", 0.02), configuration("torch/cuda", 0.001)
+    )
+    assert on_gpu.gpu_speedup is not None
+    assert on_gpu.gpu_speedup.baseline == "torch/cpu"
+
+
 def test_failed_configuration_is_not_compared() -> None:
     rows = with_comparisons(configuration("torch/cpu", 0.02, 2), configuration("torch/cpu", 0.02, status="failed"))
     assert rows[0].scaling is None

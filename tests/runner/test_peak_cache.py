@@ -52,6 +52,13 @@ def test_a_step_has_its_fraction_of_the_peak(cache: PeakCache) -> None:
     assert tf.peak is None
 
 
+@pytest.mark.parametrize(("configuration", "has_peak"), [("torch/cuda", False), ("torch/cpu", True)])
+def test_only_replicas_that_share_a_device_have_a_fraction_of_its_peak(configuration: str, has_peak: bool) -> None:
+    two = measured(configuration, 0.01, versions=TORCH, workload=msgspec.structs.replace(WORKLOAD, replicas=2))
+    found = compare_with_peak(two, LENET, lambda *_: peak_document(gemm("numpy", 1e11)))
+    assert (found is not None) == has_peak
+
+
 def test_the_comparison_includes_bandwidth_and_convolutions_of_the_same_workload(tmp_path: Path) -> None:
     cache = PeakCache(tmp_path)
     convolution = KernelTiming("convolution", "tf", "conv1, forward", 500, [1e-8] * 6)

@@ -29,6 +29,7 @@ from polybench.stats.statistics import (
     steps_to_break_even,
     student_interval,
     summarize_step_times,
+    typical_step,
     upward_trend,
 )
 
@@ -211,6 +212,8 @@ class TestRatio:
         unaffected = [[[1.0]] * 5, [[1.1]] * 5]
         burst = [[[1.0], [30.0], [1.0], [1.0], [1.0]], [[1.1]] * 5]
         assert ratio(burst, unaffected) == ratio(unaffected, unaffected)
+        assert compare_studies(burst, unaffected) == compare_studies(unaffected, unaffected)
+        assert typical_step(burst) == typical_step(unaffected)
 
     def test_only_rounds_of_both_are_paired(self) -> None:
         baseline = [[[2.0], [2.0], [50.0]], [[2.0]], [[99.0]]]
@@ -289,6 +292,14 @@ class TestUpwardTrend:
     def test_a_rise_is_found(self) -> None:
         found = upward_trend(self.noisy(0, rise=0.06))
         assert found == pytest.approx(0.06, abs=0.02)
+
+    def test_a_rise_is_that_from_the_first_round_to_the_last(self) -> None:
+        assert upward_trend([[[1.01**number] for number in range(8)]]) == pytest.approx(1.01**7 - 1)
+
+    def test_a_rise_does_not_depend_on_the_levels_of_processes(self) -> None:
+        step_times = self.noisy(0, rise=0.06)
+        levels = [scaled([process], 2.0**number)[0] for number, process in enumerate(step_times)]
+        assert upward_trend(levels) == pytest.approx(upward_trend(step_times))
 
     def test_one_outlying_round_is_not_a_trend(self) -> None:
         step_times = [[[1.0 + 0.001 * (-1) ** one_round] for one_round in range(8)] for _ in range(5)]

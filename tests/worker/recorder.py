@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
 from typing import Literal
 
 from polybench.engines.fake.engine import FakeEngine
@@ -25,3 +29,17 @@ class Recorder(FakeEngine):
     def drain_pipeline(self, first: int, n: int) -> float:
         self.calls.append(f"drain {first}+{n}")
         return float(n)
+
+
+@contextlib.contextmanager
+def uncollected_garbage() -> Iterator[weakref.ref[Recorder]]:
+    """Yield a reference to garbage that lives until the collector is called."""
+    gc.disable()
+    try:
+        cycle = Recorder()
+        cycle.reset = cycle.reset  # type: ignore[method-assign]
+        garbage = weakref.ref(cycle)
+        del cycle
+        yield garbage
+    finally:
+        gc.enable()

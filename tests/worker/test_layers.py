@@ -23,6 +23,7 @@ from polybench.worker.layers import (
     write_layer_tensors,
 )
 from tests import small_datasets
+from tests.worker.recorder import uncollected_garbage
 
 WEIGHTS = initial_weights(LENET, 0)
 
@@ -104,6 +105,20 @@ def test_operations_are_timed_in_the_order_of_a_step(job: Job, tensors: Path) ->
     ]  # fmt: skip
     assert first[-4:] == ["conv1 + relu activation", "conv1 + relu weight gradient", "update", "call"]
     assert len(set(first)) == len(first)
+
+
+def test_garbage_is_collected_before_operations_are_timed(job: Job, tensors: Path) -> None:
+    class Checking(Recorder):
+        def _empty(self, n: int) -> float:
+            collected.append(garbage() is None)
+            return super()._empty(n)
+
+    collected: list[bool] = []
+    with uncollected_garbage() as garbage:
+        timer = build_timer(Checking(), job, tensors)
+        collected.clear()
+        timer.time(1)
+    assert set(collected) == {True}
 
 
 def test_call_overhead_and_garbage_collection_are_subtracted(job: Job, tensors: Path) -> None:

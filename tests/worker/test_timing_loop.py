@@ -9,13 +9,23 @@ import pytest
 
 from polybench.errors import ConfigurationFailed
 from polybench.worker.timing_loop import measure_block
-from tests.worker.recorder import Recorder
+from tests.worker.recorder import Recorder, uncollected_garbage
 
 
 def test_a_block_resets_runs_two_untimed_steps_then_times_each_step() -> None:
     engine = Recorder()
     assert measure_block(engine, 3).step_times == [1.0, 1.0, 1.0]
     assert engine.calls == ["reset", "run 0+1", "run 1+1", "run 2+1", "run 3+1", "run 4+1"]
+
+
+def test_garbage_is_collected_before_the_steps() -> None:
+    class Checking(Recorder):
+        def run_steps(self, first: int, n: int) -> float:
+            assert garbage() is None
+            return super().run_steps(first, n)
+
+    with uncollected_garbage() as garbage:
+        measure_block(Checking(), 3)
 
 
 def test_steps_that_can_only_be_timed_together_have_one_mean_time() -> None:

@@ -13,7 +13,7 @@ from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
-from polybench.schema.resources import Utilization
+from polybench.schema.resources import Energy, Utilization
 from polybench.schema.study import StudyDocument
 from tests.machine.meters.conftest import Install
 from tests.machine.meters.simulated_driver import PROCESSES, Driver, process
@@ -56,9 +56,9 @@ def driver(driver_with: Install) -> Driver:
 
 
 def test_each_configuration_has_the_usage_of_its_device(driver: Driver) -> None:
-    document = run(("cpu", "cuda"))
-    assert [result.status for result in document.results] == ["ok", "ok"]
-    on_cpu, on_gpu = (result.utilization for result in document.results)
+    document = run(("cpu", "cuda"), replicas=(1, 2), threads=2)
+    assert [result.status for result in document.results] == ["ok"] * 4
+    on_cpu, on_gpu = (document.result(f"fake/{device}").utilization for device in ("cpu", "cuda"))
     assert on_cpu.cpu_percent is not None
     assert on_cpu.gpu_percent is None
     assert (on_gpu.gpu_percent, on_gpu.temperature, on_gpu.throttle_reasons) == (96.0, 61.0, [])
@@ -68,6 +68,7 @@ def test_each_configuration_has_the_usage_of_its_device(driver: Driver) -> None:
     assert result.memory.peak_rss_bytes is not None
     assert result.energy.joules_per_epoch == pytest.approx(on_gpu.power * result.epoch_seconds)
     assert result.warnings == []
+    assert document.result("fake/cuda/2x").energy == Energy()  # the meters read one GPU
     assert driver.sessions == 0
 
 
