@@ -30,7 +30,7 @@ class FewImages(Engine):
 
     def load(self, images: Array, labels: Array) -> None:
         few = np.arange(images.shape[1]) % FEW
-        super().load(images[:, few], labels[:, few])
+        super().load(*(np.ascontiguousarray(array[:, few]) for array in (images, labels)))
 
 
 class FrozenStatistics(Engine):
