@@ -33,9 +33,10 @@ _TIMED_TOLERANCE: Mapping[str, Mapping[str, float]] = {
     # changes the size of all gradients together: by at most 3.4e-4 (`resnet32` in PyTorch), without batch norm 8.3e-6.
     # Running statistics are off by 2.3e-7, and by 2e-5 if a framework adds 262,144 float32 values one by one.
     "fp32": {"loss": 1e-5, "gradient": 5e-2, "size": 1e-2, "weight": 1e-6, "statistic": 1e-4},
-    # In reduced precision, the gradient's error is 1 - cosine of the whole gradient. Updates are in float32.
+    # In reduced precision, the gradient's error is 1 - cosine of the whole gradient. Updates are in float32. In bf16,
+    # size and statistics of `resnet32` in PyTorch are off by 4.7e-2 and 4.8e-3; the tolerances are six times these.
     "tf32": {"loss": 2e-2, "gradient": 1e-2, "size": 3e-2, "weight": 1e-6, "statistic": 1e-2},
-    "bf16": {"loss": 2e-2, "gradient": 2e-1, "size": 3e-1, "weight": 1e-6, "statistic": 1e-2},
+    "bf16": {"loss": 2e-2, "gradient": 2e-1, "size": 3e-1, "weight": 1e-6, "statistic": 3e-2},
 }
 
 _BATCH_NORM_LOSS_TOLERANCE = 1e-4
