@@ -27,6 +27,8 @@ from polybench.protocol.environment import inherited_env_vars
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
 
 _GRACE_SECONDS = 5.0
+_KILL_SECONDS = 60.0
+"""A killed process returns its memory before it ends, which takes long on a busy machine."""
 _LOG_LINES = 5
 _LOG_TAIL_BYTES = 1 << 16
 _MAX_LOG_LINE_CHARACTERS = 300
@@ -204,7 +206,7 @@ class WorkerProcess:
             # Before the process is reaped: afterwards another process group may have the same ID.
             self._signal_group(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # blocked in the kernel, by a failed disk for example
-                self._process.wait(_GRACE_SECONDS)
+                self._process.wait(_KILL_SECONDS)
             self._truncate_log()
         for name in ("_requests_fd", "_responses_fd"):
             if (descriptor := getattr(self, name)) >= 0:

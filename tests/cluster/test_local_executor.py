@@ -35,6 +35,7 @@ from polybench.runner.study import run_study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
+from tests.processes import have_ended
 from tests.runner.studies import RecordingProgress
 
 
@@ -236,8 +237,7 @@ def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path
     assert {one.hint for one in a.document.results} == {f"polybench resume {result.unfinished_id}"}
     assert (b.document, b.failure, result.interrupted) == (None, "interrupted", True)
     assert len(workers) == 1
-    psutil.wait_procs(workers, timeout=5)
-    assert not any(worker.is_running() for worker in workers)
+    assert have_ended(workers)
     assert node_programs() == []
 
 
@@ -252,8 +252,7 @@ def test_node_ends_with_its_workers_if_the_driver_is_gone(tmp_path: Path) -> Non
     with pytest.raises(RuntimeError):
         run(cluster_run(tmp_path), tmp_path / "r", ActAtStage("round 1", list_processes))
     assert len(seen) == 2
-    psutil.wait_procs(seen, timeout=5)
-    assert not any(process.is_running() for process in seen)
+    assert have_ended(seen)
 
 
 @pytest.mark.parametrize(

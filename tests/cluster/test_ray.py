@@ -48,6 +48,7 @@ from polybench.schema.options import MachineGroup, Study
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
 from tests.cluster.ray_nodes import Nodes, ray_nodes
+from tests.processes import have_ended
 from tests.runner.studies import RecordingProgress
 
 pytest.importorskip("ray")
@@ -386,8 +387,7 @@ def test_node_killed_during_a_study_is_replaced(nodes: Nodes, tmp_path: Path, mo
     assert any("was lost" in text for text in replaced.warnings)
     assert result.unfinished_id is None
     assert any("polybench.cluster.node" in text for text in commands)
-    psutil.wait_procs(started, timeout=10)
-    assert [one for one in started if one.is_running()] == []
+    assert have_ended(started)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,8 @@ from polybench.machine.load import (
     describe,
     read_counters,
 )
+from polybench.machine.process_counters import cpu_seconds
+from tests.processes import becomes_true
 
 
 def reading(seconds: float, **changes: float) -> MachineCounters:
@@ -173,12 +174,14 @@ def orphan(tmp_path: Path) -> Iterator[None]:
     os.kill(pid, signal.SIGKILL)
 
 
+def names(meter: BusyProcessMeter) -> list[str]:
+    return [program.name for program in meter.busiest(limit=100)]
+
+
 @pytest.mark.usefixtures("orphan")
 def test_busiest_program_is_found_but_not_polybenchs_own(tmp_path: Path) -> None:
     with subprocess.Popen([shell(tmp_path, "own_program"), *FOREVER]) as own:
         meter = BusyProcessMeter()
-        time.sleep(0.6)
-        names = [program.name for program in meter.busiest(limit=100)]
+        assert becomes_true(lambda: cpu_seconds(own.pid) > 0.2 and "other_program" in names(meter))
+        assert "own_program" not in names(meter)
         own.kill()
-    assert "other_program" in names
-    assert "own_program" not in names

@@ -23,6 +23,7 @@ from polybench.protocol.interpreter import Interpreter
 from polybench.protocol.process import WorkerProcess
 from polybench.worker.handler import Worker
 from tests import small_datasets
+from tests.processes import becomes_true, has_ended, have_ended
 
 FAKE = ENGINES["fake"].factory
 
@@ -152,11 +153,10 @@ def test_a_busy_worker_dies_with_its_parent(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", script]) as parent:
         worker = psutil.Process(int((tmp_path / "started").read_text()))
         parent.kill()
-    _, alive = psutil.wait_procs([worker], timeout=10)
-    alive = [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
-    for one in alive:
-        one.kill()
-    assert alive == []
+    try:
+        assert have_ended([worker])
+    finally:
+        worker.kill()
 
 
 def test_a_worker_can_be_killed_twice(tmp_path: Path) -> None:
@@ -294,8 +294,7 @@ def test_children_of_a_worker_that_has_exited_are_killed(tmp_path: Path) -> None
     ):
         worker.request(calls.load("parent:Parent"), 30)
     child = int((tmp_path / "log").read_text().split()[0])
-    psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=10)
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert becomes_true(lambda: not psutil.pid_exists(child) or has_ended(psutil.Process(child)))
 
 
 def test_the_middle_of_a_very_large_log_is_cut(tmp_path: Path) -> None:

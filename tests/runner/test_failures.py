@@ -33,6 +33,7 @@ from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST as FASTEST
+from tests.processes import has_ended
 from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, run, saved
 
 MANY_ROUNDS = ["--rounds-per-process", "100000", "--steps-per-round", "5", "--budget", "1h", "--processes", "3"]
@@ -78,7 +79,7 @@ def test_ctrl_c_twice_loses_no_finished_measurements(images: Path, tmp_path: Pat
         assert process.returncode == 130, errors
         assert all(result.is_measured for result in from_json(out.encode()).results)
         assert saved(tmp_path).finished is True
-    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert all(map(has_ended, children))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

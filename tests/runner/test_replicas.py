@@ -11,6 +11,7 @@ import pytest
 
 from polybench.engines.fake.engine import ALLREDUCE_FRACTION
 from tests import small_datasets
+from tests.processes import have_ended
 from tests.runner.studies import CallbackOnStage, run
 from tests.runner.test_failures import endless_study
 
@@ -66,5 +67,4 @@ def test_all_ranks_end_with_the_study(number: signal.Signals, tmp_path: Path) ->
         assert sum(psutil.pid_exists(one.pid) for one in started) >= 4
         os.kill(process.pid, number)
         process.communicate(timeout=60)
-    _, alive = psutil.wait_procs(started, timeout=20)
-    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    assert have_ended(started)

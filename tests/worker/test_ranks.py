@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ from polybench.schema.resources import Allocation, Allocations, Memory, NativeAl
 from polybench.worker.handler import Worker
 from polybench.worker.ranks import RankCoordinator, combine_answers
 from tests import small_datasets
+from tests.processes import TIMEOUT, has_ended, have_ended
 
 FAKE = ENGINES["fake"].factory
-TIMEOUT = 20.0
-"""Seconds, so that a failing test does not wait forever."""
 
 
 @pytest.fixture
@@ -48,17 +46,6 @@ def prepare(worker: WorkerProcess, folder: Path, *variants: str) -> None:
 def rank(worker: WorkerProcess) -> psutil.Process:
     (other,) = psutil.Process(worker.pid).children()
     return other
-
-
-def becomes_true(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
-
-
-def has_ended(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_both_ranks_handle_requests_and_memory_is_their_sum(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -98,7 +85,7 @@ def test_all_ranks_end_on_request(worker: WorkerProcess) -> None:
 def test_other_ranks_end_with_the_first(worker: WorkerProcess, number: int) -> None:
     other = rank(worker)
     os.kill(worker.pid, number)
-    assert becomes_true(lambda: has_ended(other))
+    assert have_ended([other])
 
 
 def test_the_error_names_a_rank_that_was_killed(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -135,7 +122,7 @@ def test_ranks_that_wait_for_a_failed_rank_are_ended(monkeypatch: Any, tmp_path:
     assert isinstance(coordinator.handle(calls.prepare(job, str(files.weights), files.epoch, warmup_steps=2)), Answer)
     (other,) = (child for child in psutil.Process().children() if "polybench.worker" in child.cmdline())
     assert coordinator.handle(calls.measure_block(5)) == RequestFailed("it broke")
-    assert becomes_true(lambda: has_ended(other))
+    assert have_ended([other])
 
 
 def test_a_single_process_worker_starts_no_ranks(monkeypatch: Any) -> None:

@@ -1,0 +1,31 @@
+"""Waits for something that other processes do, without a fixed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psutil
+
+TIMEOUT = 60.0
+"""Seconds, so that a failing test does not wait forever."""
+
+
+def becomes_true(condition: Callable[[], object]) -> bool:
+    """Return True as soon as the condition holds, False after the timeout."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(holds)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def have_ended(processes: list[psutil.Process]) -> bool:
+    """Return True as soon as all processes have ended, False after the timeout."""
+    return becomes_true(lambda: all(map(has_ended, processes)))
