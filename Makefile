@@ -13,7 +13,7 @@ OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,pandas,test
 # A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
 
-.PHONY: docs compare test test-all gpu gpu-wheels oldest coverage lint readme notebooks gallery schema clean
+.PHONY: docs compare test test-all gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
@@ -36,6 +36,11 @@ oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject
 
 coverage: $(INSTALLED) # includes workers; about half as slow again, so not for every commit
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
+
+mutants: $(INSTALLED) # changes in the arithmetic that no test notices; a quarter of an hour on 2 cores
+	$(VENV)/bin/python -m pip install --quiet mutmut==3.8.1
+	$(VENV)/bin/mutmut run $(ARGS)
+	$(VENV)/bin/mutmut results
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

@@ -29,7 +29,9 @@ from polybench.machine.interrupts import SIGNALS
 from tests import julia_depot
 
 # Machines are shared, so a slow example or strategy is not an error.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# mutmut runs a test several times in a process, each time with an executor of its own.
+IGNORED = [HealthCheck.too_slow, HealthCheck.differing_executors]
+settings.register_profile("shared", deadline=None, suppress_health_check=IGNORED)
 settings.load_profile("shared")
 
 # Click 8.1 mixes standard error into the output by default.
