@@ -2,7 +2,8 @@
 
 Each row is a machine of `tests/simulated_machine.py` on which the real runner measured a number of studies. The
 first table has the share of 95 % intervals that contain the truth: of the typical step, of the mean step, and of the
-ratios of both for an engine that is 1.25 times as fast. The second one has the share of studies of equal
+ratios of both for an engine that is 1.25 times as fast. The second one has this share for sweeps and overheads over
+three batch sizes, which are measured in turns. The third one has the share of studies of equal
 configurations in which a sentence calls one of them faster. With 400 studies, a share of 0.95 has a standard error of
 0.011. Takes half an hour.
 
@@ -19,6 +20,7 @@ from tabulate import tabulate
 
 from polybench.render.footnotes import summary_sentences
 from polybench.schema.result import Interval, Result
+from tests.results.test_known_truth import covers_overhead, covers_speedups
 from tests.simulated_machine import Machine, Script, repeat
 
 _STEP, _PAUSE_PER_STEP = 0.020, 0.0015
@@ -96,6 +98,17 @@ def _verdict_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
             yield name, processes, *map(_share, false)
 
 
+def _point_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
+    for drift in (0.0, 0.05):
+        for processes in options.processes:
+            machines = list(repeat(Machine(seed=5, drift=drift), options.studies))
+            found = [
+                [hit for machine in machines for hit in covers(machine, processes)]
+                for covers in (covers_speedups, covers_overhead)
+            ]
+            yield f"drift of {drift:.0%} a minute", processes, *map(_share, found)
+
+
 def _share(hits: Sequence[bool]) -> str:
     return f"{sum(hits) / len(hits):.2f}" if hits else ""
 
@@ -108,6 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     for headers, rows in (
         (("machine", "processes", *QUANTITIES), _coverage_rows(options)),
+        (("machine", "processes", "speedups of points", "overhead"), _point_rows(options)),
         (("machine", "processes", "false, 2 rows", "false, 10 rows"), _verdict_rows(options)),
     ):
         print(tabulate(rows, headers, tablefmt="pipe", disable_numparse=True), end="\n\n", flush=True)

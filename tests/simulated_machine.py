@@ -11,9 +11,9 @@ A `Machine` has effects that the statistics must withstand, a `Script` says what
 
 Engines are names of the table of engines, which are never loaded: a name is repeated with `#2`, as in a table
 (`torch`, `torch#2`). Only processes, the data and the clock are replaced, so a study takes some 30 ms. Several
-`measure` calls of one machine follow each other on its clock and draw new study effects. For a sweep, layers or
-anything else that runs studies, call the program within `machine.simulate(scripts)`. Everything follows from
-`seed`.
+`measure` calls of one machine follow each other on its clock and draw new study effects. `measure_points` returns the
+studies of a sweep. For layers or anything else that runs studies, call the program within `machine.simulate(scripts)`.
+Everything follows from `seed`.
 
 Effects are relative: standard deviations of logarithms, or shares.
 """
@@ -23,9 +23,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -48,9 +49,12 @@ from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
 from polybench.results.document import DocumentHeader
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner import layers, prepare, process_runs, progress, state, training, workers
+from polybench.results.sweep import MeasuredPoint
+from polybench.runner import layers, prepare, process_runs, progress, state, sweep, training, workers
+from polybench.runner.checkpoint import SweepSpec
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
+from polybench.runner.sweep import run_sweep
 from polybench.schema.options import Study
 from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument
@@ -153,6 +157,14 @@ class Machine:
         with self.simulate(scripts):
             return run_study(study_of(scripts, **fields), NullProgress(), store=None, header=_header())
 
+    def measure_points(
+        self, scripts: Mapping[str, Script], axes: Mapping[str, Sequence[int]], **fields: Any
+    ) -> list[MeasuredPoint]:
+        """Measure a sweep of these engines with the real runner; `fields` are those of `Study`."""
+        with self.simulate(scripts):
+            outcome = run_sweep(SweepSpec(study_of(scripts, **fields), axes), NullProgress(), store=None)
+        return [(point.values, document) for point, document in outcome.finished]
+
     @contextlib.contextmanager
     def simulate(self, scripts: Mapping[str, Script]) -> Iterator[None]:
         """Replace processes, data and clock; scripts are those of `engine` or, for repeats, `engine#2`."""
@@ -170,7 +182,8 @@ class Machine:
             (interference, "seconds_per_fault", lambda: 0.0),
             (state, "IdleWait", idle_wait),
             (shared_files, "write", _shared_files),
-            (prepare, "exclusive_lock", lambda: contextlib.nullcontext(True)),
+            *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
+            (sweep, "new_header", lambda *_, **__: _header()),
             (handler, "read_rss", lambda: _RSS),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),
         ]  # fmt: skip
@@ -192,6 +205,12 @@ class Machine:
             walked = self.rng.normal(0, self.drift * math.sqrt(_DRIFT_SECONDS / 60), _DRAWS).cumsum()
             self._levels.extend((self._levels[-1] + walked).tolist())
         return self._levels[index]
+
+    @property
+    def mean_level(self) -> float:
+        """The mean factor of the drift so far, by which steps were longer."""
+        self.level()
+        return fmean(map(math.exp, self._levels[: int(self.now / _DRIFT_SECONDS) + 1]))
 
     @property
     def in_burst(self) -> bool:

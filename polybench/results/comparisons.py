@@ -96,9 +96,13 @@ def _compare_with_baseline(baseline: Result, other: Result) -> BaselineCompariso
     return msgspec.structs.replace(comparison, mean_speedup=speedup, mean_ci95=interval)
 
 
-def compare_throughput(baseline: Result, other: Result) -> Comparison:
-    """Compare the items per second of two measured results of different studies; batch sizes may differ."""
-    found = statistics.compare_studies(unaffected_step_times(baseline), unaffected_step_times(other))
+def compare_throughput(baseline: Result, other: Result, *, in_turns: bool = False) -> Comparison:
+    """Compare the items per second of two measured results of different studies; batch sizes may differ.
+
+    Points of a sweep were measured `in_turns`, so their process runs form pairs.
+    """
+    compare = statistics.compare_turns if in_turns else statistics.compare_studies
+    found = compare(unaffected_step_times(baseline), unaffected_step_times(other))
     work = other.workload.batch_size / baseline.workload.batch_size
     interval = found.ci95 and (work * found.ci95[0], work * found.ci95[1])
     reason = inconclusive_reason(baseline, other)

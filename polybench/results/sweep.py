@@ -32,6 +32,7 @@ from polybench.schema.measurements import (
     ThreadPoolSizes,
 )
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.resources import Cost
 from polybench.schema.result import Interval, Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
@@ -137,7 +138,7 @@ def _point_result(
     """Compare a result with its configuration's first point, and its epoch with the reference."""
     if not result.is_ranked or first is None:
         return PointResult(result.configuration, result.status, result.reason or result.parity.reason)
-    found = compare_throughput(first, result)
+    found = compare_throughput(first, result, in_turns=True)
     threads = result.workload.threads / first.workload.threads
     price = document.settings.prices.get(result.device) if result.epoch_seconds is not None else None
     dollars = result.cost.dollars_per_epoch if result.cost else None
@@ -145,11 +146,7 @@ def _point_result(
     relative_cost = None
     if reference and dollars is not None:
         relative_cost = compare_costs(
-            reference.result,
-            result,
-            reference_cost.dollars_per_epoch if reference_cost else None,
-            dollars,
-            side_by_side=any(one is reference.result for one in document.results),
+            reference.result, result, reference_cost.dollars_per_epoch if reference_cost else None, dollars
         )
     return PointResult(
         result.configuration,
@@ -166,7 +163,7 @@ def _point_result(
         dollars_per_hour=None if price is None else price * device_count(result),
         dollars_per_epoch=dollars,
         relative_cost=relative_cost.relative if relative_cost else None,
-        relative_cost_ci95=relative_cost.ci95 if relative_cost else None,
+        relative_cost_ci95=_interval_of(relative_cost) if relative_cost else None,
     )
 
 
@@ -200,14 +197,20 @@ def _cheapness(one: _Measured) -> float:
 
 
 def _compare_throughput(best: _Measured, other: _Measured) -> Interval | None:
-    compare = compare_results if best.study is other.study else compare_throughput
-    found = compare(best.result, other.result)
+    if best.study is other.study:
+        found = compare_results(best.result, other.result)
+    else:
+        found = compare_throughput(best.result, other.result, in_turns=True)
     return found.ci95 if found and found.scope == "processes" else None
 
 
 def _compare_cost(best: _Measured, other: _Measured) -> Interval | None:
     dollars = [one.result.cost.dollars_per_epoch for one in (best, other) if one.result.cost]
-    cost = compare_costs(best.result, other.result, *dollars, side_by_side=best.study is other.study)
+    return _interval_of(compare_costs(best.result, other.result, *dollars))
+
+
+def _interval_of(cost: Cost) -> Interval | None:
+    """Return the interval over processes; points were measured in turns, so those with the same number form a pair."""
     return cost.ci95 if cost.inconclusive_reason != SINGLE_PROCESS else None
 
 

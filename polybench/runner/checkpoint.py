@@ -101,7 +101,7 @@ class SweepSpec(NamedTuple):
 
 
 class SweepCheckpoint(Checkpoint, kw_only=True, tag="sweep"):
-    """State of a sweep between two points, each of which is a study with a checkpoint of its own."""
+    """State of a sweep; each of its points is a study with a checkpoint of its own."""
 
     axes: dict[str, list[int]]
     command: SweepCommand
@@ -184,6 +184,14 @@ class CorruptCheckpoint(BadInput):
     """The checkpoint is corrupt."""
 
 
+class ChangedSinceCheckpoint(BadInput):
+    """Machine, versions, settings or data have changed."""
+
+    def __init__(self, message: str, changes: Sequence[str]) -> None:
+        super().__init__(message)
+        self.changes = changes
+
+
 def _file_name(kind: type[Checkpoint]) -> str:
     return str(kind.__struct_config__.tag)
 
@@ -240,10 +248,11 @@ class CheckpointStore:
                     errors.append(str(error))
 
     def reject_changed(self, checkpoint: Checkpoint, changes: Iterable[str]) -> None:
-        """Raise BadInput, with the command that starts over, if there are changes."""
-        if text := "; ".join(dict.fromkeys(changes)):
+        """Raise ChangedSinceCheckpoint, with the command that starts over, if there are changes."""
+        if unique := list(dict.fromkeys(changes)):
             id, argv = checkpoint.header.id, checkpoint.header.argv
-            raise BadInput(f"cannot resume {id}: {text}: start over with {self._rerun_hint(id, argv)}")
+            message = f"cannot resume {id}: {'; '.join(unique)}: start over with {self._rerun_hint(id, argv)}"
+            raise ChangedSinceCheckpoint(message, unique)
 
     def _rerun_hint(self, id: str, argv: Sequence[str] = ()) -> str:
         """Return the command that starts over; a saved study is repeated by its ID."""
@@ -315,13 +324,14 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     """
     checkpoints = CheckpointStore(store.folder)
     kinds = {id: kind for kind in _KINDS for id in checkpoints.ids(kind)}
-    cluster_runs = {
-        study_id: run.header.id for run in checkpoints.read_all(ClusterCheckpoint) for study_id in run.study_ids
+    parents = {
+        study_id: run.header.id
+        for kind in (SweepCheckpoint, ClusterCheckpoint)
+        for run in checkpoints.read_all(kind)
+        for study_id in [run.header.id, *run.study_ids]
     }
-    ids = sorted({cluster_runs.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
+    ids = sorted({parents.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
     if name == "last" and ids:
-        sweeps = checkpoints.read_all(SweepCheckpoint)
-        parents = {max(sweep.study_ids, default=sweep.header.id): sweep.header.id for sweep in sweeps} | cluster_runs
         # The studies of a corrupt sweep are unknown, so it is chosen only if there is no other run.
         newest = max([*(id for id in ids if kinds[id] is StudyCheckpoint), *parents], default=ids[-1])
         ids = [parents.get(newest, newest)]
@@ -333,14 +343,13 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
 
 
 def discard(run: ResumableRun, store: Store) -> None:
-    """Delete the checkpoint of a run, even if it is corrupt; documents and finished points of a sweep remain.
+    """Delete the checkpoints of a run and its studies, even if they are corrupt; documents remain.
 
     Raises BadInput if the run is active, or its checkpoint cannot be deleted.
     """
     checkpoints, study_ids = CheckpointStore(store.folder), []
-    if run.kind is ClusterCheckpoint:
-        with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
-            study_ids = checkpoints.read(run.id, run.kind).study_ids
+    with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
+        study_ids = checkpoints.read(run.id, run.kind).study_ids
     with checkpoints.lock(run.id):
         checkpoints.remove(run.id)
     if (checkpoints.folder / run.id).exists():

@@ -29,14 +29,17 @@ def prepare(
     header: DocumentHeader,
     store: Store | None = None,
     parity_check: CheckScope = "new",
+    exclusive: bool | None = None,
 ) -> Iterator[StudyState]:
     """Write the data, weights and batches of a study, and create its state.
 
-    The caller holds the lock of its checkpoint. Raises BadInput if the data cannot be read, or there is not enough
-    space for the files.
+    The caller holds the lock of its checkpoint. `exclusive` is the value of its `exclusive_lock`, which several studies
+    share if a sweep measures them in turns; None takes that lock. Raises BadInput if the data cannot be read, or there
+    is not enough space for the files.
     """
     measures = parity_check != "only"
-    with exclusive_lock() as exclusive, scratch_folder() as scratch, contextlib.ExitStack() as stack:
+    lock = exclusive_lock() if exclusive is None else contextlib.nullcontext(exclusive)
+    with lock as is_exclusive, scratch_folder() as scratch, contextlib.ExitStack() as stack:
         observer = None
         if plan.study.metrics and measures:
             devices = {configuration.device for configuration in plan.configurations}
@@ -56,7 +59,7 @@ def prepare(
             store=store,
             checkpoints=CheckpointStore(store.folder) if store is not None and measures else None,
         )
-        _warn_before_measuring(state, exclusive=exclusive)
+        _warn_before_measuring(state, exclusive=is_exclusive)
         _warn_about_data(state, header.study_file)
         yield state
 

@@ -164,8 +164,11 @@ class ProcessRuns:
             return False
         return True
 
-    def measure(self) -> None:
-        """Measure all process runs that are not completed. A configuration that fails records the reason."""
+    def measure(self) -> Iterator[int]:
+        """Measure all process runs that are not completed; yield after each how many are.
+
+        A configuration that fails records the reason. No worker is running between two process runs.
+        """
         state, completed = self._state, self._state.completed
         groups = completed.groups
         if len(groups) > 1:
@@ -185,6 +188,7 @@ class ProcessRuns:
                             count_native_allocations(state, workers.values())
             completed.native_allocations = is_last
             self._save(number + 1)
+            yield completed.process_runs
 
     def _make_groups(self) -> list[ConfigurationGroup]:
         active = self._state.active_runs

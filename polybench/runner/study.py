@@ -1,10 +1,16 @@
-"""Runs a study from its plan to its document: `run_phases` lists all phases in order."""
+"""Runs a study from its plan to its document: `_run_phases` lists all phases in order.
+
+A study is a generator that pauses between process runs, when none of its workers is running, so that a sweep can
+measure its points in turns. `run_study` and `resume_study` run it without a pause.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Generator, Sequence
+from typing import ParamSpec
 
 import msgspec
 
@@ -17,6 +23,7 @@ from polybench.runner.parity import check_parity, reuse_cached_checks
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.process_runs import Operation, ProcessRuns, WholeSteps
 from polybench.runner.progress import Progress
+from polybench.runner.state import StudyState
 from polybench.runner.training import train
 from polybench.schema.metadata import Resumed
 from polybench.schema.options import Study
@@ -24,8 +31,33 @@ from polybench.schema.study import StudyDocument
 from polybench.storage.past_durations import CheckScope
 from polybench.storage.store import Store
 
+StudyInTurns = Generator[int, None, StudyDocument]
+"""A study that pauses before its process runs and after each of them, and yields how many are completed.
 
-def run_study(
+A KeyboardInterrupt that is thrown into it ends it like Ctrl-C. It returns the document.
+"""
+
+Arguments = ParamSpec("Arguments")
+
+
+def _without_pause(name: str, study_in_turns: Callable[Arguments, StudyInTurns]) -> Callable[Arguments, StudyDocument]:
+    """Return the function with this name, which runs such a study to its end."""
+
+    @functools.wraps(study_in_turns)
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> StudyDocument:
+        study = study_in_turns(*arguments, **options)
+        try:
+            while True:
+                next(study)
+        except StopIteration as end:
+            document: StudyDocument = end.value
+            return document
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+def run_in_turns(
     study: Study,
     progress: Progress,
     *,
@@ -34,7 +66,8 @@ def run_study(
     strict: bool = False,
     parity_check: CheckScope = "new",
     operations: Sequence[Operation] | None = None,
-) -> StudyDocument:
+    exclusive: bool | None = None,
+) -> StudyInTurns:
     """Check and measure every configuration of the study.
 
     A configuration that fails is a result with the reason. Ctrl-C returns finished measurements, marked as
@@ -47,6 +80,7 @@ def run_study(
         parity_check: "new" checks engines without a valid cached check, "all" checks every engine, and "only"
             checks every engine without measuring.
         operations: what to measure in each round; by default whole steps.
+        exclusive: the value of `exclusive_lock`, if the caller holds it.
 
     Raises BadInput for invalid arguments, before anything is started.
     """
@@ -54,16 +88,31 @@ def run_study(
     if store is not None:
         store.ensure_writable()
     saves = store is not None and parity_check != "only"
-    with CheckpointStore(store.folder).lock(header.id) if store and saves else contextlib.nullcontext():
-        return run_phases(
-            study, progress, header=header, store=store, strict=strict, parity_check=parity_check, operations=operations
-        )
+    lock = CheckpointStore(store.folder).lock(header.id) if store and saves else contextlib.nullcontext()
+    with (
+        lock,
+        prepare(
+            resolve(study), progress, header=header, store=store, parity_check=parity_check, exclusive=exclusive
+        ) as state,
+    ):
+        state.write_checkpoint()
+        try:
+            return (yield from _run_phases(state, strict=strict, parity_check=parity_check, operations=operations))
+        except RequiredEngineMissing:
+            state.discard()
+            raise
 
 
-def resume_study(
-    id: str, progress: Progress, *, store: Store, strict: bool = False, anonymous: bool = False
-) -> StudyDocument:
-    """Resume a study that was interrupted or killed; arguments and errors are those of `run_study`.
+def resume_in_turns(
+    id: str,
+    progress: Progress,
+    *,
+    store: Store,
+    strict: bool = False,
+    anonymous: bool = False,
+    exclusive: bool | None = None,
+) -> StudyInTurns:
+    """Resume a study that was interrupted or killed; arguments and errors are those of `run_in_turns`.
 
     Finished process runs, trained epochs and failed configurations are restored. An unfinished process run is
     measured again, because no engine can continue the timing block of another process. A study that has started
@@ -83,45 +132,32 @@ def resume_study(
             resumed=[*checkpoint.header.resumed, Resumed(now, process_runs, trainings)],
             anonymous=checkpoint.header.anonymous or anonymous,
         )
-        return run_phases(study, progress, header=header, store=store, strict=strict, checkpoint=checkpoint)
-
-
-def run_phases(
-    study: Study,
-    progress: Progress,
-    *,
-    header: DocumentHeader,
-    store: Store | None,
-    strict: bool,
-    parity_check: CheckScope = "new",
-    operations: Sequence[Operation] | None = None,
-    checkpoint: StudyCheckpoint | None = None,
-) -> StudyDocument:
-    """Run all phases of a study that `checkpoint` has not finished; each of them saves the document at its end.
-
-    The caller has locked the study; the other arguments and errors are those of `run_study`.
-    """
-    plan = resolve(study)
-    with prepare(plan, progress, header=header, store=store, parity_check=parity_check) as state:
-        if checkpoint is not None:
+        plan = resolve(study)
+        with prepare(plan, progress, header=header, store=store, exclusive=exclusive) as state:
             state.restore(checkpoint)
-        else:
-            state.write_checkpoint()
-        try:
-            if parity_check == "new":
-                reuse_cached_checks(state)
-            check_parity(state, strict=strict, required=parity_check == "only")
-            if parity_check != "only":
-                with ProcessRuns(state, operations or [WholeSteps()]) as process_runs:
-                    while not process_runs.confirm_cached_checks():
-                        check_parity(state)
-                    process_runs.measure()
-                count_in_own_processes(state)
-                train(state)
-        except KeyboardInterrupt:
-            state.interrupt()
-        except RequiredEngineMissing:
-            if checkpoint is None:
-                state.discard()
-            raise
-        return state.finish()
+            return (yield from _run_phases(state, strict=strict))
+
+
+run_study = _without_pause("run_study", run_in_turns)
+resume_study = _without_pause("resume_study", resume_in_turns)
+
+
+def _run_phases(
+    state: StudyState, *, strict: bool, parity_check: CheckScope = "new", operations: Sequence[Operation] | None = None
+) -> StudyInTurns:
+    """Run all phases that the study has not finished; each of them saves the document at its end."""
+    try:
+        if parity_check == "new":
+            reuse_cached_checks(state)
+        check_parity(state, strict=strict, required=parity_check == "only")
+        if parity_check != "only":
+            yield state.completed.process_runs
+            with ProcessRuns(state, operations or [WholeSteps()]) as process_runs:
+                while not process_runs.confirm_cached_checks():
+                    check_parity(state)
+                yield from process_runs.measure()
+            count_in_own_processes(state)
+            train(state)
+    except KeyboardInterrupt:
+        state.interrupt()
+    return state.finish()

@@ -1,10 +1,12 @@
-"""Runs the studies of a sweep one after the other, in random order."""
+"""Runs the studies of a sweep in turns: process run 1 of every point, then process run 2 of every point, and so on.
+
+What moves the machine then moves all points, and process runs with the same number form a pair.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -12,18 +14,20 @@ import msgspec
 from polybench.errors import BadInput
 from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
-from polybench.planning.plan import Plan, resolve
-from polybench.planning.shared_files import dataset_of
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint import CheckpointStore, CorruptCheckpoint, SweepCheckpoint, SweepSpec, list_changes
+from polybench.runner.checkpoint import (
+    ChangedSinceCheckpoint,
+    CheckpointStore,
+    CorruptCheckpoint,
+    SweepCheckpoint,
+    SweepSpec,
+)
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, Progress
-from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import resume_study, run_study
-from polybench.runner.workers import make_runs, version_changes
+from polybench.runner.scratch import exclusive_lock
+from polybench.runner.study import StudyInTurns, resume_in_turns, run_in_turns
 from polybench.schema import units
 from polybench.schema.study import StudyDocument
-from polybench.storage.anonymize import is_anonymized
 from polybench.storage.store import Store
 
 
@@ -48,8 +52,9 @@ def run_sweep(
 ) -> SweepOutcome:
     """Measure all points; the arguments are those of `run_study` and `new_header`.
 
-    The order is random, so that drift over hours is not mistaken for an effect of a swept value. Points with
-    a parity check come first. Ctrl-C ends the sweep with the current point, and returns the finished results.
+    Data is prepared, and parity checked, before the first turn. The order in a turn is random, so that drift within
+    it is not mistaken for an effect of a swept value. Trainings follow the last turn. Ctrl-C ends the studies of all
+    points, and returns what they have measured.
     """
     points(spec.study, spec.axes)  # raises BadInput before anything is written
     checkpoint = SweepCheckpoint(
@@ -66,7 +71,7 @@ def run_sweep(
 
 
 def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> SweepOutcome:
-    """Resume an unfinished sweep: keep its finished points and measure the others.
+    """Resume an unfinished sweep with the process runs that its points lack.
 
     Raises BadInput if the sweep is not unfinished, it is running, or machine, versions or data have changed.
     """
@@ -76,61 +81,89 @@ def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool =
         checkpoint = checkpoints.read_unchanged(id, SweepCheckpoint)
         header = checkpoint.header
         checkpoint.header = msgspec.structs.replace(header, anonymous=header.anonymous or anonymous)
-        sweep = _SweepRun(checkpoint.spec, checkpoint, progress, store)
-        if sweep.finished:
-            progress.on_stage("checking that engine versions are unchanged")
-            point, document = next(iter(sweep.finished.values()))
-            with scratch_folder() as scratch:
-                checkpoints.reject_changed(checkpoint, _study_changes(document, resolve(point.study), scratch))
-        return sweep.run()
+        return _SweepRun(checkpoint.spec, checkpoint, progress, store).run()
 
 
 class _SweepRun:
-    """A running sweep; `finished` are the results by point number."""
+    """A running sweep. Points are known by their numbers."""
 
     def __init__(self, spec: SweepSpec, checkpoint: SweepCheckpoint, progress: Progress, store: Store | None) -> None:
         self._spec, self._checkpoint, self._progress, self._store = spec, checkpoint, progress, store
         self._points = points(spec.study, spec.axes)
-        self.finished: dict[int, PointResult] = {}
+        self._running: dict[int, StudyInTurns] = {}
+        self._completed: dict[int, int] = {}
+        """Completed process runs of the running studies."""
+        self._finished: dict[int, PointResult] = {}
         for number, id in checkpoint.started.items():
             document = self._load_finished(id)
             if document is not None:
-                self.finished[number] = PointResult(self._points[number], document)
+                self._finished[number] = PointResult(self._points[number], document)
 
     def run(self) -> SweepOutcome:
-        """Measure the unfinished points."""
+        """Prepare the unfinished points, then measure them in turns."""
         self._write_checkpoint()
-        for position, number in enumerate(self._order(), 1):
-            if number in self.finished:
-                continue
-            point = self._points[number]
-            prefix = f"point {position} of {len(self._points)} ({units.format_point(point.values)})"
-            document = self._measure(number, _PrefixedProgress(self._progress, prefix))
-            self.finished[number] = PointResult(point, document)
-            if _is_interrupted(document):
+        with exclusive_lock() as exclusive, contextlib.ExitStack() as stack:
+            try:
+                for number in range(len(self._points)):
+                    if number not in self._finished:
+                        self._running[number] = stack.enter_context(contextlib.closing(self._study(number, exclusive)))
+                        self._advance(number)
+                while self._running:
+                    self._take_turn()
+            except KeyboardInterrupt:
+                self._interrupt()
                 return self._make_outcome(self._checkpoint.header.id if self._store else None)
         if self._store is not None:
             CheckpointStore(self._store.folder).remove(self._checkpoint.header.id)
         return self._make_outcome(None)
 
-    def _order(self) -> list[int]:
-        order = schedule.order_of_round(range(len(self._points)), self._points[0].study.seed, 0, 0)
-        return sorted(order, key=lambda number: not self._points[number].study.parity)
+    def _take_turn(self) -> None:
+        """Measure the next process run of each point; a resumed sweep may have stopped within a turn."""
+        turn = min(self._completed[number] for number in self._running)
+        for number in schedule.order_of_round(list(self._running), self._spec.study.seed, turn, 0):
+            if self._completed[number] == turn:
+                self._advance(number)
 
-    def _measure(self, number: int, progress: Progress) -> StudyDocument:
-        """Measure or resume the study of a point; a study with a corrupt checkpoint starts over."""
-        checkpoint, store = self._checkpoint, self._store
-        started_id = checkpoint.started.get(number)
-        if store is not None and started_id in CheckpointStore(store.folder).ids():
+    def _advance(self, number: int) -> None:
+        """Continue a study to its next pause or its end; raise KeyboardInterrupt if it was interrupted."""
+        try:
+            self._completed[number] = next(self._running[number])
+        except StopIteration as end:
+            self._finish(number, end.value)
+            if _is_interrupted(end.value):
+                raise KeyboardInterrupt from None
+
+    def _interrupt(self) -> None:
+        """Interrupt the other studies."""
+        for number in list(self._running):
             try:
-                return resume_study(started_id, progress, store=store, anonymous=checkpoint.header.anonymous)
+                self._running[number].throw(KeyboardInterrupt)
+            except StopIteration as end:
+                self._finish(number, end.value)
+
+    def _finish(self, number: int, document: StudyDocument) -> None:
+        del self._running[number]
+        self._finished[number] = PointResult(self._points[number], document)
+
+    def _study(self, number: int, exclusive: bool) -> StudyInTurns:
+        """Measure or resume the study of a point; a study with a corrupt checkpoint starts over."""
+        checkpoint, store, point = self._checkpoint, self._store, self._points[number]
+        prefix = f"point {number + 1} of {len(self._points)} ({units.format_point(point.values)})"
+        progress = _PrefixedProgress(self._progress, prefix)
+        started_id, anonymous = checkpoint.started.get(number), checkpoint.header.anonymous
+        if store is not None and started_id in (checkpoints := CheckpointStore(store.folder)).ids():
+            try:
+                resumed = resume_in_turns(started_id, progress, store=store, anonymous=anonymous, exclusive=exclusive)
+                return (yield from resumed)
             except CorruptCheckpoint:
                 progress.on_warning(f"the checkpoint of {started_id} is corrupt: this point starts over")
-                CheckpointStore(store.folder).remove(started_id)
-        header = new_header(checkpoint.header.argv, anonymous=checkpoint.header.anonymous)
+                checkpoints.remove(started_id)
+            except ChangedSinceCheckpoint as error:
+                checkpoints.reject_changed(checkpoint, error.changes)
+        header = new_header(checkpoint.header.argv, anonymous=anonymous)
         checkpoint.started[number] = header.id
         self._write_checkpoint()
-        return run_study(self._points[number].study, progress, store=store, header=header)
+        return (yield from run_in_turns(point.study, progress, store=store, header=header, exclusive=exclusive))
 
     def _load_finished(self, id: str) -> StudyDocument | None:
         """Return the document of a finished point, else None."""
@@ -148,27 +181,12 @@ class _SweepRun:
                 CheckpointStore(self._store.folder).write(self._checkpoint)
 
     def _make_outcome(self, resumable_id: str | None) -> SweepOutcome:
-        finished = [self.finished[number] for number in sorted(self.finished)]
+        finished = [self._finished[number] for number in sorted(self._finished)]
         return SweepOutcome(self._spec, self._checkpoint.header.argv, finished, resumable_id)
 
 
 def _is_interrupted(document: StudyDocument) -> bool:
     return any(result.status == "interrupted" for result in document.results)
-
-
-def _study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[str]:
-    """Describe changes of the data and engine versions of a finished study."""
-    images = dataset_of(plan.study, plan.model, scratch)
-    saved = [
-        (versions, run)
-        for run in make_runs(plan, scratch / "environments")
-        if "build" in (versions := document.result(run.configuration.name).versions)
-    ]
-    nested = () if is_anonymized(document.host) else ("build", "environment", "inherited")
-    return [
-        *list_changes({"data_sha256": document.settings.data_sha256}, {"data_sha256": images.sha256}),
-        *version_changes(saved, plan.study.timeout, nested),
-    ]
 
 
 class _PrefixedProgress:

@@ -366,6 +366,20 @@ def compare_studies(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
     return Ratio(change.ratio, change.ci95, "processes")
 
 
+def compare_turns(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
+    """Return the speed-up of `other` over `baseline`, which were measured in turns.
+
+    Process runs with the same index form a pair, because what moved the machine moved both; their rounds do not. The
+    estimate is exp of the mean over pairs of the log of the ratio of typical steps, with a t interval over pairs.
+    Raises ValueError without a pair.
+    """
+    processes = zip(process_log_medians(baseline), process_log_medians(other), strict=False)
+    pairs = [one - two for one, two in processes]
+    if not pairs:
+        raise ValueError("no process was measured for both configurations")
+    return Ratio(math.exp(fmean(pairs)), ratio_interval(pairs), "processes" if len(pairs) > 1 else "single_process")
+
+
 def q_values(p_values: Sequence[float]) -> list[float]:
     """Return the q-value of each p-value: the smallest false discovery rate at which it is significant.
 

@@ -13,14 +13,14 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.html_report.study_section import headline
 from polybench.render import render
 from polybench.render.footnotes import footnotes, summary_sentences
-from polybench.results.sweep import build_sweep_document
+from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Comparison
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.statistics import steps_to_break_even
 from polybench.storage.summaries import FastestConfiguration, summarize_document
-from tests.simulated_machine import Machine, Script, repeat, study_of
+from tests.simulated_machine import THREADS, Machine, Script, repeat, study_of
 
 STEP = 0.020
 
@@ -38,14 +38,16 @@ def share(machine: Machine, studies: int, holds: Callable[[Machine], bool]) -> f
 def few_or_many(few: int, many: int, *cases: tuple[object, ...]) -> list[object]:
     """Return each case with few studies, and with many as an exhaustive case."""
     return [
-        *(pytest.param(*case, few, id=f"{'-'.join(map(str, case))}") for case in cases[:2]),
+        *(pytest.param(*case, few, id=_name(case)) for case in cases[:2]),
         *(
-            pytest.param(
-                *case, many, id=f"{'-'.join(map(str, case))}-many", marks=[pytest.mark.exhaustive, pytest.mark.slow]
-            )
+            pytest.param(*case, many, id=f"{_name(case)}-many", marks=[pytest.mark.exhaustive, pytest.mark.slow])
             for case in cases
         ),
     ]
+
+
+def _name(case: tuple[object, ...]) -> str:
+    return "-".join(getattr(value, "__name__", str(value)) for value in case)
 
 
 @pytest.mark.parametrize(
@@ -223,3 +225,48 @@ def test_a_difference_below_the_tolerance_is_not_named(tolerance: float, named: 
     assert comparison.is_significant
     assert names_a_difference(document) == named
     assert named or "differ by less than 1.0%" in summary_sentences(document)[0]
+
+
+LINEAR = Script(0.004, seconds_per_item=0.0005)
+
+
+def covers_speedups(machine: Machine, processes: int = 5) -> list[bool]:
+    """Return whether each point's speed-up over the first one contains the truth."""
+    axes = {"batch_size": [8, 32, 128]}
+    points = machine.measure_points({"torch": LINEAR}, axes, processes=processes)
+    first, *others = build_sweep_document(axes, points, (), THREADS).points
+    hits = []
+    for point in others:
+        size, first_size = (one.parameters["batch_size"] for one in (point, first))
+        truth = size / first_size * LINEAR.step_seconds(first_size) / LINEAR.step_seconds(size)
+        interval = point.configurations[0].ci95
+        assert interval is not None
+        hits.append(interval[0] <= truth <= interval[1])
+    return hits
+
+
+def covers_overhead(machine: Machine, processes: int = 5) -> list[bool]:
+    """Return whether the intervals of the fit contain the truth, on a machine of its mean speed in this time."""
+    points = machine.measure_points({"torch": LINEAR}, {"batch_size": [1, 8, 64]}, processes=processes)
+    (fit,) = build_overhead_document({values["batch_size"]: study for values, study in points}, ()).configurations
+    assert fit.ci95 is not None
+    unit = machine.typical_seconds(Script(1.0)) * machine.mean_level
+    truths = (
+        (fit.ci95.overhead_seconds, LINEAR.seconds * unit),
+        (fit.ci95.seconds_per_item, LINEAR.seconds_per_item * unit),
+    )
+    return [interval is not None and interval[0] <= truth <= interval[1] for interval, truth in truths]
+
+
+@pytest.mark.parametrize(
+    ("covers", "drift", "studies"),
+    few_or_many(
+        15, 400, *((covers, drift) for drift in (0.2, 0.05, 0.0) for covers in (covers_speedups, covers_overhead))
+    ),
+)
+def test_points_measured_in_turns_withstand_the_drift_between_them(
+    covers: Callable[[Machine], list[bool]], drift: float, studies: int
+) -> None:
+    hits = [hit for machine in repeat(Machine(seed=5, drift=drift), studies) for hit in covers(machine)]
+    chance = 2 * (0.92 * 0.08 / len(hits)) ** 0.5
+    assert sum(hits) / len(hits) >= 0.92 - chance

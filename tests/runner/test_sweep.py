@@ -1,8 +1,9 @@
-"""Resuming unfinished sweeps: finished points are restored, the others are measured."""
+"""Points of a sweep are measured in turns; unfinished sweeps are resumed within a turn."""
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from polybench.errors import BadInput
 from polybench.runner.checkpoint import (
     CheckpointStore,
     ResumableRun,
+    StudyCheckpoint,
     SweepCheckpoint,
     SweepSpec,
     find_resumable,
@@ -24,7 +26,7 @@ from polybench.runner.checkpoint import (
 )
 from polybench.runner.sweep import resume_sweep, run_sweep
 from polybench.schema.options import Study
-from polybench.schema.study import StudyDocument, from_json, to_json
+from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests.runner.studies import FAST, RecordingProgress, interrupt_at, kill_at
 
@@ -40,7 +42,7 @@ STAGE = "point 2 of .*process 2 of 2: starting"
 
 
 def kill(results: Path) -> str:
-    """Run the sweep in another process, which is killed in the second process run of its second point."""
+    """Run the sweep in another process, which is killed when the second process run of its second point starts."""
     kill_at(STAGE, run_sweep, SPEC, store=Store(results), argv=["sweep", "original"])
     (id,) = CheckpointStore(results).ids(SweepCheckpoint)
     return id
@@ -63,31 +65,55 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
+def turns(stages: list[str]) -> list[list[str]]:
+    """Return the points of each turn, in the order of their process runs."""
+    started = [re.fullmatch(r"point (.) of 3 .*: process (.) of 2: starting .*", stage) for stage in stages]
+    return [[found[1] for found in started if found and found[2] == turn] for turn in "12"]
+
+
+def test_points_are_measured_in_turns(tmp_path: Path) -> None:
+    outcome = run_sweep(SPEC, listener := RecordingProgress(), store=None)
+    assert [one.point.values["batch_size"] for one in outcome.finished] == [8, 16, 32]
+    assert all(len(result.nested_step_times) == 2 for one in outcome.finished for result in one.document.results)
+    runs = [stage for stage in listener.stages if "starting" in stage]
+    first, second = turns(listener.stages)
+    assert sorted(first) == sorted(second) == ["1", "2", "3"]
+    assert [turns([stage])[0] != [] for stage in runs] == [True] * 3 + [False] * 3
+    assert not any("another study is running" in text for text in listener.warnings)
+
+
 def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> None:
     id = kill(tmp_path)
-    before, points = documents(tmp_path), CheckpointStore(tmp_path).read(id, SweepCheckpoint).started
-    (stopped,) = CheckpointStore(tmp_path).ids()
-    (finished,) = set(points.values()) - {stopped}
+    points = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started
+    before = documents(tmp_path)
+    processes = {one: len(document.results[0].nested_step_times) for one, document in before.items()}
+    assert set(before) == set(points.values()) == set(CheckpointStore(tmp_path).ids())
+    assert processes[points[1]] == 1
     rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
     assert rows[id]["axes"] == {"batch_size": [8, 16, 32]}
-    assert (rows[id]["points"], rows[id]["planned"]) == (2, 3)
-    assert {one: row["sweep"] for one, row in rows.items()} == {id: None, stopped: id, finished: id}
-    assert finished not in invoke("list", "--results", str(tmp_path)).stdout
-    assert finished in invoke("list", "--show-points", "--results", str(tmp_path)).stdout
-    assert [rows[one]["resumable"] for one in (id, stopped, finished)] == [True, True, False]
-    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
-    assert find_resumable(stopped, Store(tmp_path)) == ResumableRun(stopped)
+    assert (rows[id]["points"], rows[id]["planned"]) == (3, 3)
+    assert {one: row["sweep"] for one, row in rows.items()} == {id: None} | dict.fromkeys(points.values(), id)
+    assert points[1] not in invoke("list", "--results", str(tmp_path)).stdout
+    assert points[1] in invoke("list", "--show-points", "--results", str(tmp_path)).stdout
+    assert all(row["resumable"] for row in rows.values())
+    for name in ("last", *points.values()):
+        assert find_resumable(name, Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
 
     outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
     assert outcome.resumable_id is None
     assert [one.point.values["batch_size"] for one in outcome.finished] == [8, 16, 32]
+    first, second = turns(listener.stages)
+    assert first == []
+    assert sorted(second) == [str(number + 1) for number, one in points.items() if processes[one] == 1]
     after = documents(tmp_path)
-    assert {one.document.id for one in outcome.finished} == set(after) >= set(points.values())
-    assert after[finished] == before[finished]
-    assert not any("point 1 of 3" in text for text in listener.stages)
-    assert [one.processes for one in after[stopped].resumed] == [1]
-    assert {tuple(document.argv) for document in after.values()} == {("sweep", "original")}
-    assert all(result.status == "ok" for document in after.values() for result in document.results)
+    assert {one.document.id for one in outcome.finished} == set(after) == set(before)
+    for one, document in after.items():
+        assert document.argv == ["sweep", "original"]
+        assert [resumed.processes for resumed in document.resumed] == [processes[one]]
+        for result, earlier in zip(document.results, before[one].results, strict=True):
+            assert result.status == "ok"
+            assert result.nested_step_times[: processes[one]] == earlier.nested_step_times
+            assert len(result.nested_step_times) == 2
     assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == CheckpointStore(tmp_path).ids() == []
 
 
@@ -125,37 +151,21 @@ def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["schema"] == "polybench.overhead/2"
 
 
-def _change_version(document: StudyDocument) -> None:
-    for result in document.results:
-        result.versions["fake"] = "0"
-
-
-def _change_variable(document: StudyDocument) -> None:
-    for result in document.results:
-        result.versions["environment"]["OMP_NUM_THREADS"] = "99"
-
-
-def _change_data(document: StudyDocument) -> None:
-    document.settings.data_sha256 = "0" * 64
-
-
 def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
     sweeps, store = CheckpointStore(tmp_path), Store(tmp_path)
-    (finished,) = set(sweeps.read(id, SweepCheckpoint).started.values()) - set(CheckpointStore(tmp_path).ids())
-    path = tmp_path / f"{finished}.json"
-    document = path.read_bytes()
-    hint = ": start over with `polybench sweep --batch-size 8,16,32`"
-    for reason, change in {
-        r"fake was 0, now 1": _change_version,
-        r"OMP_NUM_THREADS was 99, now ": _change_variable,
-        r"data_sha256 was 000\S*, now ": _change_data,
-    }.items():
-        change(changed := from_json(document))
-        path.write_bytes(to_json(changed))
-        with pytest.raises(BadInput, match=f"cannot resume {id}: {reason}.*{hint}"):
-            resume_sweep(id, RecordingProgress(), store=store)
-    path.write_bytes(document)
+    point = sweeps.read(sweeps.read(id, SweepCheckpoint).started[2], StudyCheckpoint)
+    before = point.settings.data_sha256
+    point.settings.data_sha256 = "0" * 64
+    sweeps.write(point)
+    message = (
+        rf"cannot resume {id}: data_sha256 was 0\S*, now {before}: start over with `polybench sweep --batch-size 8"
+    )
+    with pytest.raises(BadInput, match=message):
+        resume_sweep(id, listener := RecordingProgress(), store=store)
+    assert turns(listener.stages) == [[], []]
+    point.settings.data_sha256 = before
+    sweeps.write(point)
     with sweeps.lock(id), pytest.raises(BadInput, match="is still running"):
         resume_sweep(id, RecordingProgress(), store=store)
     other = SPEC._replace(axes={"batch_size": [8, 64]})
@@ -165,12 +175,21 @@ def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp
     assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
 
 
-def test_a_point_without_a_document_is_measured_again(tmp_path: Path) -> None:
+def test_discarding_a_sweep_deletes_the_checkpoints_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path)
-    for path in tmp_path.glob("*.json"):
-        path.unlink()
+    assert invoke("resume", id, "--discard", "--results", str(tmp_path)).exit_code == 0
+    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == CheckpointStore(tmp_path).ids() == []
+    assert len(documents(tmp_path)) == 3
+
+
+def test_a_point_without_a_checkpoint_and_a_document_is_measured_again(tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    lost = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started[1]
+    CheckpointStore(tmp_path).remove(lost)
+    (tmp_path / f"{lost}.json").unlink()
     outcome = resume_sweep(id, RecordingProgress(), store=Store(tmp_path))
     assert len(outcome.finished) == len(documents(tmp_path)) == 3
+    assert all(len(result.nested_step_times) == 2 for one in outcome.finished for result in one.document.results)
 
 
 def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> None:
@@ -188,8 +207,7 @@ def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> No
 def test_a_point_with_a_corrupt_checkpoint_starts_over(tmp_path: Path) -> None:
     id = stop(tmp_path)
     checkpoints = CheckpointStore(tmp_path)
-    (stopped,) = checkpoints.ids()
-    (finished,) = set(CheckpointStore(tmp_path).read(id, SweepCheckpoint).started.values()) - {stopped}
+    stopped = checkpoints.read(id, SweepCheckpoint).started[1]
     (checkpoints.folder / stopped / "study").write_bytes(b"\xde\xad")
     interrupted = documents(tmp_path)[stopped]
 
@@ -197,7 +215,8 @@ def test_a_point_with_a_corrupt_checkpoint_starts_over(tmp_path: Path) -> None:
     assert any(stopped in text and "starts over" in text for text in listener.warnings)
     assert outcome.resumable_id is None
     ids = {one.document.id for one in outcome.finished}
-    assert (len(ids), finished in ids, stopped in ids) == (3, True, False)
+    assert (len(ids), stopped in ids) == (3, False)
+    assert turns(listener.stages)[0] == ["2"]
     assert documents(tmp_path)[stopped] == interrupted  # its document remains
     assert checkpoints.ids() == []
 
