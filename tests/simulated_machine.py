@@ -62,7 +62,7 @@ from polybench.worker import handler, timing_loop
 from polybench.worker import layers as worker_layers
 
 IMAGES = 50_000
-"""Images of an epoch, which nobody reads."""
+"""Images of an epoch, which are never read."""
 
 THREADS = 2
 _BURST_SECONDS = 1.0
@@ -422,7 +422,7 @@ class _NoPrograms:
 
 
 def _shared_files(plan: Any, scratch: Path) -> SharedFiles:
-    """Describe an epoch that nobody reads."""
+    """Describe an epoch that is never read."""
     batch_size, weights, empty = plan.workload.batch_size, scratch / "weights.npz", np.empty(0, np.uint8)
     weights.touch()
     epoch = EpochFile("", "", IMAGES // batch_size, batch_size, (1,))

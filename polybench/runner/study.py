@@ -1,4 +1,4 @@
-"""Runs a study from its plan to its document: `_run_phases` lists all phases in order.
+"""Runs a study from its plan to its document: `run_phases` lists all phases in order.
 
 A study is a generator that pauses between process runs, when none of its workers is running, so that a sweep can
 measure its points in turns. `run_study` and `resume_study` run it without a pause.
@@ -97,7 +97,7 @@ def run_in_turns(
     ):
         state.write_checkpoint()
         try:
-            return (yield from _run_phases(state, strict=strict, parity_check=parity_check, operations=operations))
+            return (yield from run_phases(state, strict=strict, parity_check=parity_check, operations=operations))
         except RequiredEngineMissing:
             state.discard()
             raise
@@ -135,14 +135,14 @@ def resume_in_turns(
         plan = resolve(study)
         with prepare(plan, progress, header=header, store=store, exclusive=exclusive) as state:
             state.restore(checkpoint)
-            return (yield from _run_phases(state, strict=strict))
+            return (yield from run_phases(state, strict=strict))
 
 
 run_study = _without_pause("run_study", run_in_turns)
 resume_study = _without_pause("resume_study", resume_in_turns)
 
 
-def _run_phases(
+def run_phases(
     state: StudyState, *, strict: bool, parity_check: CheckScope = "new", operations: Sequence[Operation] | None = None
 ) -> StudyInTurns:
     """Run all phases that the study has not finished; each of them saves the document at its end."""
