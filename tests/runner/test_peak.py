@@ -167,11 +167,11 @@ def test_ctrl_c_twice_returns_the_peaks_of_the_previous_device() -> None:
     class Second(CtrlC):
         """Interrupts twice when the second device starts."""
 
-        stages = 0
+        devices = 0
 
         def on_stage(self, text: str) -> None:
-            self.stages += self.text in text
-            if self.stages == 2:
+            self.devices += self.text in text
+            if self.devices == 2:
                 super().on_stage(text)
                 super().on_stage(text)
 

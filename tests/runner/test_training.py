@@ -38,7 +38,7 @@ def test_epochs_are_trained_and_evaluated_for_each_seed(tmp_path: Path) -> None:
         assert result.accuracy_std == 0
     # The fake engine's accuracy depends only on the number of steps.
     slow = document.result("fake+slow/cpu").accuracy_difference
-    assert slow == AccuracyDifference("fake/cpu", 0.0, (0.0, 0.0), epochs=2, seeds=2)
+    assert slow == AccuracyDifference("fake/cpu", 0.0, (0.0, 0.0), epochs=2, seeds=2, p_value=1.0)
     fast = document.result("fake/cpu")
     assert fast.epoch_seconds == pytest.approx(STEPS * STEP_SECONDS, rel=0.2)
     assert fast.step_time is not None
