@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from tests.processes import becomes_true
+
 _ADDRESS = "127.0.0.2"
 """A loopback address that Ray does not replace by an external one."""
 
@@ -56,6 +58,12 @@ def ray_nodes(*names: str) -> Iterator[Nodes]:
         for name in names:
             node = cluster.add_node(num_cpus=2, resources={name: 1, "node": 1}, **common)
             raylets[name] = node.all_processes["raylet"][0].process.pid
+        assert becomes_true(lambda: _listens(port))
         yield Nodes(cluster.address, f"ray://{_ADDRESS}:{port}", raylets)
     finally:
         cluster.shutdown()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((_ADDRESS, port)) == 0
