@@ -37,7 +37,7 @@ oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject
 coverage: $(INSTALLED) # includes workers; about half as slow again, so not for every commit
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
 
-mutants: $(INSTALLED) # changes in the arithmetic that no test notices; a quarter of an hour on 2 cores
+mutants: $(INSTALLED) # changes in the arithmetic that no test notices
 	$(VENV)/bin/python -m pip install --quiet mutmut==3.8.1
 	$(VENV)/bin/mutmut run $(ARGS)
 	$(VENV)/bin/mutmut results

@@ -10,7 +10,7 @@ A `Machine` has effects that the statistics must withstand, a `Script` says what
     assert low <= machine.mean_seconds(slow) <= high
 
 Engines are names of the table of engines, which are never loaded: a name is repeated with `#2`, as in a table
-(`torch`, `torch#2`). Only processes, the data and the clock are replaced, so a study takes some 30 ms. Several
+(`torch`, `torch#2`). Only processes, the data and the clock are replaced, so a study takes some 20 ms. Several
 `measure` calls of one machine follow each other on its clock and draw new study effects. `measure_points` returns the
 studies of a sweep. For layers or anything else that runs studies, call the program within `machine.simulate(scripts)`.
 Everything follows from `seed`.
@@ -214,7 +214,7 @@ class Machine:
 
     @property
     def in_burst(self) -> bool:
-        """Whether another program runs now."""
+        """True while another program runs."""
         while self.now >= self._burst[1]:
             start, end = self._burst
             self._burst_seconds += end - start

@@ -35,7 +35,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     """Study of one machine group; the first message to a node program."""
 
     header: DocumentHeader
-    """Of the study; the node replaces the driver's host and polybench by its own."""
+    """Header of the study; the node replaces the driver's host and polybench by its own."""
     study: Study
     fingerprint: Fingerprint
     strict: bool = False

@@ -34,7 +34,7 @@ _STANDARD_DEVIATIONS = 5
 """An engine with the right rate exceeds them once in two million checks."""
 
 _SCALE_TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "bf16": 2e-2}
-"""Of the factor: the rounding of 1 / (1 - rate) and of a product; 2^-10 in tf32, 2^-8 in bf16."""
+"""Tolerance of the factor: the rounding of 1 / (1 - rate) and of a product; 2^-10 in tf32, 2^-8 in bf16."""
 
 Ask = Callable[[calls.Request[Any]], Any]
 """Sends a request to the engine and returns its answer."""

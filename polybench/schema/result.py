@@ -276,7 +276,7 @@ class Result(ConfigurationStatus, kw_only=True):
     """Processes of each worker: the number of replicas, if replicas are processes."""
     log_path: str | None = None
     caveat: str | None = None
-    """What the step times leave out or add, for a variant that is not for production. polybench never recommends
+    """The work that step times leave out or add, for a variant that is not for production. polybench never recommends
     such a configuration, and names it in no sentence."""
     warnings: list[str] = []
     versions: dict[str, Any] = {}

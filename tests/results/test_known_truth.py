@@ -1,4 +1,4 @@
-"""What studies say about simulated machines with a known truth.
+"""Results of studies on simulated machines with a known truth.
 
 The exhaustive cases measure the coverage that docs/methodology.md states; the others show the same with fewer studies.
 """
