@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import json
 import re
@@ -22,6 +23,8 @@ from tests.gallery import GALLERY, figures
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKED_NUMBER = re.compile(r'\[([^]]+)\]\((\S+\.json) "(\S+) (\w+)"\)')
+EXAMPLE = re.compile(r"<!-- output of: polybench (.+) -->\n+```\n(.+?\n)```", re.S)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,34 @@ def test_gallery_studies_are_complete_anonymous_and_have_figures() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_relative_links_point_to_existing_files(page: Path) -> None:
     """Check links like GitHub; the reference exists on the site only."""
-    links = re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text())
+    links = re.findall(r"\]\((?!http|#)([^) #]+)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists() and "reference/" not in link]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_are_the_output_of_their_command(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run commands such as `<!-- output of: polybench show ID -->`; a line `...` stands for any lines."""
+    monkeypatch.chdir(ROOT)
+    for command, example in EXAMPLE.findall(page.read_text()):
+        output = CliRunner().invoke(app, command.split(), env={"COLUMNS": "100"}).stdout
+        assert doctest.OutputChecker().check_output(f"...\n{example}...", output, doctest.ELLIPSIS), output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_linked_numbers_are_those_of_the_saved_study(page: Path) -> None:
+    """Check numbers such as `[38.2 ms](gallery/measured/ID.json "flux/cpu step_time")`."""
+    for number, file, configuration, column in LINKED_NUMBER.findall(page.read_text()):
+        text = " ".join(METRICS[column].text(Store(ROOT).load(str(page.parent / file)).result(configuration)).split())
+        assert text.partition(" ±")[0] == number, f"{file}: {configuration} {column} is {text}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if not {"upstream", "notebooks"} & {*page.parts}], ids=lambda page: page.name
+)
+def test_times_in_prose_name_their_source(page: Path) -> None:
+    """Require a saved document or a benchmark in each section with a time."""
+    without_examples = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    for section in re.split(r"^#+ ", without_examples, flags=re.M):
+        times = re.findall(r"\d (?:µs|ms)\b|\d\.\d+ s\b(?! [+-])", re.sub(r"`[^`]*`", "", section))
+        assert not times or re.search(r"gallery/measured/|measured/\d|benchmarks", section), section
