@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from polybench.data import Dataset
 from polybench.data.batches import Augmentations, Order, augment, order_sha256
 from polybench.data.disk import check_free_space
-from polybench.data.file_cache import FileCache, cache_key, partial_sha256
+from polybench.data.file_cache import FileCache, cache_key
 
 _CACHE_BYTES = 3 << 30
 """Size of the cache of epochs; an epoch of CIFAR-10 has 614 MB."""
@@ -81,7 +81,7 @@ def cached_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
         write_epoch(dataset, order, folder)
         return f"{dataset.source}, in batches of {order.shape[1]}"
 
-    cache = FileCache(platformdirs.user_cache_path("polybench") / "epochs", str, _CACHE_BYTES, partial_sha256)
+    cache = FileCache(platformdirs.user_cache_path("polybench") / "epochs", str, _CACHE_BYTES)
     images = str(dataset.images.dtype), dataset.images.shape
     key = cache_key(dataset.sha256, *images, order_sha256(order), order.shape, Path(__file__))
     cache.fetch(key, folder, write)

@@ -6,6 +6,9 @@ at any time, and no process waits for another.
 
 Libraries for this purpose (diskcache, joblib) store pickled objects and do not verify them. These files have
 up to hundreds of megabytes and are memory-mapped, or compared tensor by tensor.
+
+Only this user may write to the folder, because a checksum in it detects damage, not intent. The files are
+hashed as a whole: for an epoch of 614 MB, this takes as long as writing it, but studies share the cached file.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -30,9 +34,6 @@ _MANIFEST = "manifest.json"
 _TEMPORARY_PREFIX = "tmp"
 _STALE_NS = 3600 * 10**9
 """Writing an entry never takes an hour."""
-
-_SAMPLE_COUNT = 64
-_SAMPLE_BYTES = 1 << 16
 
 
 class _Manifest(msgspec.Struct, Generic[T], frozen=True):
@@ -52,29 +53,15 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def partial_sha256(path: Path) -> str:
-    """Return the SHA-256 of the size, the modification time and 64 samples of the content.
-
-    For files that are as fast to generate as to read. Detects truncation, modification and lost writes.
-    """
-    status = path.stat()
-    digest = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode())
-    with path.open("rb") as file:
-        for number in range(_SAMPLE_COUNT):
-            file.seek(max(0, status.st_size - _SAMPLE_BYTES) * number // (_SAMPLE_COUNT - 1))
-            digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()
-
-
 class FileCache(Generic[T]):
     """A folder of entries; if they exceed `limit` bytes, the least recently used ones are removed.
 
-    The cache is disabled if the disk has less free space than `limit`. `note` is the type of the entries' notes;
-    `checksum` detects damaged files.
+    The cache is disabled if the disk has less free space than `limit`, or if other users can write to the folder.
+    `note` is the type of the entries' notes.
     """
 
-    def __init__(self, folder: Path, note: type[T], limit: int, checksum: Callable[[Path], str] = sha256) -> None:
-        self._folder, self._limit, self._checksum = folder, limit, checksum
+    def __init__(self, folder: Path, note: type[T], limit: int) -> None:
+        self._folder, self._limit = folder, limit
         self._decoder = msgspec.json.Decoder(_Manifest[note])  # type: ignore[valid-type]
 
     def fetch(self, key: str, into: Path, build: Callable[[], T]) -> T:
@@ -107,13 +94,13 @@ class FileCache(Generic[T]):
         """
         entry = self._folder / key
         try:
-            if not entry.exists():
+            if not entry.exists() or not self._is_private():
                 return None
             manifest = self._decoder.decode((entry / _MANIFEST).read_bytes())
             _touch(entry)
             into.mkdir(parents=True, exist_ok=True)
             _link(entry, into, manifest.checksums)
-            is_intact = all(self._checksum(into / name) == sum for name, sum in manifest.checksums.items())
+            is_intact = all(sha256(into / name) == sum for name, sum in manifest.checksums.items())
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Another process may be removing it.
             is_intact = False
@@ -126,8 +113,8 @@ class FileCache(Generic[T]):
 
     def _store(self, key: str, files: Path, note: T) -> None:
         names = [file.name for file in files.iterdir()]
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(self._folder).free < self._limit:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._is_private() or shutil.disk_usage(self._folder).free < self._limit:
             return
         for folder in self._folder.glob(f"{_TEMPORARY_PREFIX}*"):  # incomplete entries of killed processes
             if time.time_ns() - _last_use(folder) > _STALE_NS:
@@ -135,13 +122,17 @@ class FileCache(Generic[T]):
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=_TEMPORARY_PREFIX))
         try:
             _link(files, temporary, names)
-            manifest = _Manifest(note, {name: self._checksum(temporary / name) for name in names})
+            manifest = _Manifest(note, {name: sha256(temporary / name) for name in names})
             (temporary / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
             entry = temporary.rename(self._folder / key)  # fails if another process was first
             _touch(entry)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)  # already renamed if nothing failed
         self._evict_oldest(entry)
+
+    def _is_private(self) -> bool:
+        status = self._folder.stat()
+        return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def _evict_oldest(self, newest: Path) -> None:
         entries = sorted(self._folder.iterdir(), key=_last_use)

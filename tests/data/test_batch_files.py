@@ -1,4 +1,5 @@
 import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from polybench.data import batch_files as epoch_module
 from polybench.data.batch_files import (
     EpochFile,
     PipelineFiles,
+    cached_epoch,
     open_epoch,
     open_mapped,
     write_epoch,
@@ -55,6 +57,20 @@ def test_buffer_size_does_not_change_the_epoch(dataset, tmp_path, monkeypatch, b
     monkeypatch.setattr(epoch_module, "_BUFFER_BYTES", buffer_bytes)
     order = epoch_order(300, 16, 0, 0)
     check(dataset, order, write_epoch(dataset, order, tmp_path))
+
+
+@pytest.mark.parametrize("position", [0.0, 0.1234, 0.4567, 0.9])
+def test_a_cached_epoch_that_was_altered_anywhere_is_written_again(position, monkeypatch, tmp_path):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 1000)
+    dataset, order = open_dataset("synthetic", 0, tmp_path), epoch_order(1000, 10, 0, 0)
+    cached_epoch(dataset, order, tmp_path / "first")
+    (cached,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("images.f32")
+    before = cached.stat()
+    with cached.open("r+b") as file:
+        file.seek(int(position * before.st_size))
+        file.write(b"\x7f")
+    os.utime(cached, ns=(before.st_atime_ns, before.st_mtime_ns))
+    check(dataset, order, cached_epoch(dataset, order, tmp_path / "second"))
 
 
 def test_rewriting_an_epoch_does_not_change_a_mapped_one(dataset, tmp_path):

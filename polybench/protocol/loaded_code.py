@@ -1,0 +1,158 @@
+"""The code that a worker has loaded, which distinguishes builds of the same version.
+
+A version number does not show edits in place, development installs, build options, libraries that the framework
+finds on the system, or code that Python runs at its start. All of these are files, except for a few modules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import marshal
+import os
+import re
+import secrets
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from importlib.machinery import BuiltinImporter, FrozenImporter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+_MEMORY_MAPS = Path("/proc/self/maps")
+
+_POLYBENCH_JULIA_CACHE = re.compile(r"/compiled/v[\d.]+/PolyBench/")
+"""Julia's compiled code of polybench's own package, which a cold start does not use."""
+
+_WITHOUT_CODE: tuple[object, ...] = (BuiltinImporter, FrozenImporter)
+"""Loaders of code that is part of Python."""
+_STARTUP_MODULES = ("sitecustomize", "usercustomize")
+_NAMED_CHANGES = 3
+
+Code = Mapping[str, str]
+"""File, or module without a file -> a text that differs if the code differs."""
+
+
+def loaded_code() -> dict[str, str]:
+    """Return all code that this process has loaded, except polybench's own modules.
+
+    The cache key of a parity check includes their content, and their path may be a link.
+    """
+    code = {path: stamp for path in {*_startup_files(), *_library_files()} if (stamp := stamp_file(path))}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "polybench":
+            code |= _module_code(name, module)
+    return {os.fsencode(name).decode("utf-8", "backslashreplace"): code[name] for name in sorted(code)}
+
+
+def stamp_file(path: str) -> str | None:
+    """Return a text that differs after every write to the file; None if it does not exist.
+
+    It includes the time of the last status change, because programs can set the modification time.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116 - called for thousands of files
+    except OSError:
+        return None
+    times = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    return hashlib.blake2b(times.encode(), digest_size=6).hexdigest()
+
+
+def changed_files(code: Code) -> list[str]:
+    """List the files that have changed since; those that were removed may have been temporary."""
+    return [path for path, stamp in code.items() if stamp_file(path) not in {stamp, None}]
+
+
+def changed_names(before: Code, now: Code) -> list[str]:
+    """List all code that has changed, or is loaded only before or now."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def describe_changes(names: Collection[str]) -> str:
+    """Return a sentence that names the first changes."""
+    others = f" and {len(names) - _NAMED_CHANGES} more" if len(names) > _NAMED_CHANGES else ""
+    return f"the loaded code changed: {', '.join(sorted(names)[:_NAMED_CHANGES])}{others}"
+
+
+def without_bytecode(code: Code) -> dict[str, str]:
+    """Return the code without files that Python compiles from the others, at any time and in any process."""
+    return {name: stamp for name, stamp in code.items() if not name.endswith(".pyc")}
+
+
+def fingerprint(code: Code) -> str | None:
+    """Return one hash of all code; None without any."""
+    return hashlib.sha256(msgspec.json.encode(code)).hexdigest() if code else None
+
+
+def _module_code(name: str, module: ModuleType) -> dict[str, str]:
+    """Return the files of a module: its source or archive, and its bytecode; without a file, the module's code."""
+    try:
+        # Avoids __getattr__, which imports lazily in some modules.
+        attributes = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    code: dict[str, str] = {}
+    for file in (attributes.get("__file__"), attributes.get("__cached__")):
+        if isinstance(file, str) and file.startswith("/"):
+            folder, _, own_name = file.rpartition("/")
+            code |= _existing_file(f"{_resolved(folder)}/{own_name}")
+    loader = getattr(attributes.get("__spec__"), "loader", None)
+    if code or loader is None or loader in _WITHOUT_CODE:
+        return code
+    return {name: _stamp_code(name, loader)}
+
+
+def _existing_file(path: str) -> dict[str, str]:
+    """Return the stamp of a file, or of the archive that contains it; empty if neither exists."""
+    if (stamp := stamp_file(path)) is not None:
+        return {path: stamp}
+    archives = (str(parent) for parent in Path(path).parents if parent.is_file())
+    return {archive: stamp for archive in archives if (stamp := stamp_file(archive))}
+
+
+def _stamp_code(name: str, loader: Any) -> str:
+    """Return a hash of what an importer of another kind has loaded; if it does not tell, a text that never repeats."""
+    try:
+        # Version 2 has no references, which depend on the process.
+        return hashlib.blake2b(marshal.dumps(loader.get_code(name), 2), digest_size=6).hexdigest()
+    except Exception:
+        return secrets.token_hex(6)
+
+
+@functools.cache
+def _resolved(folder: str) -> Path:
+    """Resolve links, since bundled packages of another environment lie behind links with changing names."""
+    return Path(folder).resolve()
+
+
+def _startup_files() -> Iterator[str]:
+    """Yield what runs before the worker's own code, even if it has removed its modules, and what configures it."""
+    for folder in sys.path:
+        yield from map(str, Path(folder).glob("*.pth"))
+    for name in _STARTUP_MODULES:
+        with contextlib.suppress(ValueError):  # the module has no origin
+            if (spec := importlib.util.find_spec(name)) and spec.origin:
+                yield spec.origin
+    if "keras" in sys.modules:
+        yield str(Path(os.environ.get("KERAS_HOME", "~/.keras"), "keras.json").expanduser())
+
+
+def _library_files() -> Iterator[str]:
+    """Yield files that are mapped as executable; nothing if /proc is not available."""
+    try:
+        lines = _MEMORY_MAPS.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(None, 5)  # addresses, permissions, offset, device, inode, path
+        if (
+            len(fields) > 5
+            and "x" in fields[1]
+            and fields[5].startswith("/")
+            and not _POLYBENCH_JULIA_CACHE.search(fields[5])
+        ):
+            yield fields[5]
