@@ -36,13 +36,24 @@ _RESERVED_PREFIXES = (
 """Prefixes of user variables that workers do not inherit, since they affect only some of the engines."""
 
 _RECORDED_PREFIXES = (
-    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_", "LD_PRELOAD", "CUDA_",
-    "CUBLAS_", "CUDNN_", "NVIDIA_", "XLA_", "JAX_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_",
-    "JULIA_", "PYTHON_JULIACALL_", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "PYTHONMALLOC",
+    # Start of processes, and the search for libraries and modules.
+    "LD_AUDIT", "LD_BIND_", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHON",
+    # Libraries below the engines.
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "ONEDNN_", "DNNL_", "DISABLE_DNNL_", "NPY_",
+    "NUMPY_", "TCMALLOC_", "THP_", "USE_NNPACK", "CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_",
+    "INTEL_ISA_",
+    # Engines and their compilers.
+    "AOTI", "AOT_", "ATEN_", "AUTOGRAPH_", "CUTEDSL_", "CUTLASS_", "DISABLE_LLVM_", "DISABLE_PTXAS_", "DTENSOR_",
+    "ENABLE_PERSISTENT_", "ENABLE_TEMPLATE_", "ENABLE_TMA_", "FX_", "INDUCTOR_", "JAX", "JULIA", "KERAS_", "KINETO_",
+    "LTC_", "MLIR_", "PARTITIONER_", "PJRT_", "PYTORCH_", "QUACK_", "TENSORIFY_", "TORCH", "TRITON_", "XLA_",
     # A prefix TF_ would include Terraform's TF_VAR_*, which may hold secrets.
-    "TF_CPP_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_",
-    "TF_MKL_", "TF_NUM_", "TF_ONEDNN_", "TF_USE_", "TF_XLA_",
+    "TF2_", "TF_AUTOTUNE_", "TF_AUTO_", "TF_BFC_", "TF_CONV2D_", "TF_CPP_", "TF_CPU_", "TF_CUBLAS_", "TF_CUDA_",
+    "TF_CUDNN_", "TF_CUFFT_", "TF_DATA_EXPERIMENT_", "TF_DEBUG_", "TF_DETERMINISTIC_", "TF_DEVICE_", "TF_DISABLE_",
+    "TF_EAGER_", "TF_ENABLE", "TF_FORCE_", "TF_FP16_", "TF_FUNCTION_", "TF_GPU_", "TF_GRAPH_", "TF_JIT", "TF_MATMUL_",
+    "TF_MIN_", "TF_MKL_", "TF_NUM_", "TF_ONEDNN_", "TF_OPTIONALS_", "TF_OVERRIDE_", "TF_PER_DEVICE_", "TF_PFLR_",
+    "TF_PLUGGABLE_", "TF_RUN_", "TF_SET_", "TF_SYNC_", "TF_TRT_", "TF_USE_", "TF_XLA_",
 )  # fmt: skip
+"""Prefixes of the variables that engines read: the names in the sources of each framework."""
 _COMPILERS = ("CC", "CXX")
 """Exact names: the compilers of TorchInductor and Triton."""
 _SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)

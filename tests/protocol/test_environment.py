@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes.util
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from polybench.protocol.environment import (
     TUNABLES,
     inherited_env_vars,
     malloc_env_vars,
+    recorded_env_vars,
     worker_environment,
 )
 from polybench.schema.options import Malloc, Precision
@@ -93,6 +97,39 @@ def test_a_variant_may_use_the_system_malloc_policy() -> None:
     variant = worker_environment(ENGINES["torch"], "cpu", 2, ("system_malloc",), "retain")
     assert variant == worker_environment(ENGINES["torch"], "cpu", 2, (), "system")
     assert variant != worker_environment(ENGINES["torch"], "cpu", 2, (), "retain")
+
+
+READ = re.compile(
+    r"""(?:environ(?:\.get|\.pop|\.setdefault)?\s*[\[(]\s*|getenv\(\s*|env_name_\w+=)["']([A-Z][A-Z0-9_]{3,})["']"""
+)
+READ_IN_JAX = re.compile(r"""_(?:flag|state)\(\s*(?:name=)?["'](jax_\w+)["']""")
+NOT_OF_A_SINGLE_MACHINE = re.compile(
+    r"BENCHMARK|COMPILE_STROBELIGHT|CONDA|CPLUS_INCLUDE_PATH|CUDACXX|DCP|DISABLE_CUPTI|DUMP_AOTI|"
+    r"ENABLE_PYTORCH|ENABLE_RUNTIME|BAZEL|FAKE_ALLOW_META|FR_TRACE|GCE|GRPC|HALIDE|HDF5|HIP|HOME|"
+    r"HOSTNAME|IS_FBCODE|JOB|LEVEL_ZERO|LIBTPU|LOCAL|LOG|MASTER|MAST|MAX_JOBS|MOSAIC|NVSHMEM|"
+    r"NVTOOLSEXT|ONEAPI|PATH|PIP|PROGRAMFILES|PT2_COMPILE_ID|RANK|ROC|ROLE_RANK|SKIP|SYSTEMROOT|"
+    r"TEARDOWN|TENSORSTORE|TEST|TF_CLUSTER|TF_CONFIG|TF_COORDINATOR|TF_NP|TF_PS|TPU|TVM|"
+    r"UNSAFE_SKIP_FSDP|USE_LIBUV|USER|VIRTUAL_ENV|WHEEL|WINDOWS|WORLD|XDG|ZE"
+)
+"""Variables of clusters, other processors, builds, tests, logs and folders."""
+
+
+@pytest.mark.parametrize("framework", ["jax", "keras", "tensorflow", "torch"])
+def test_the_variables_that_frameworks_read_are_recorded(framework: str) -> None:
+    found = importlib.util.find_spec(framework)
+    if found is None or found.origin is None:
+        pytest.skip(f"{framework} is not installed")
+    files = [
+        path for path in Path(found.origin).parent.rglob("*.py") if "test" not in str(path.relative_to(path.anchor))
+    ]
+    texts = [path.read_text("utf-8", "replace") for path in files]
+    names = {name for text in texts for name in READ.findall(text)}
+    names |= {name.upper() for text in texts if framework == "jax" for name in READ_IN_JAX.findall(text)}
+    assert names
+    looks_secret = re.compile("KEY|TOKEN|AUTH|PASS")
+    expected = {name for name in names if not NOT_OF_A_SINGLE_MACHINE.match(name) and not looks_secret.search(name)}
+    values = dict.fromkeys(expected, "1")
+    assert recorded_env_vars(values, {}).keys() == inherited_env_vars(values).keys()
 
 
 @pytest.mark.parametrize("variant", PRELOADED_ALLOCATORS)
