@@ -20,17 +20,19 @@ import numpy as np
 from polybench.data.file_cache import FileCache, cache_key
 from polybench.parity_check.check import CheckRequest, source_files
 from polybench.protocol.calls import Loaded
+from polybench.protocol.loaded_code import changed_files
 from polybench.schema.parity import ParityCheck
 
-_MAX_BYTES = 64 << 20
-"""Maximum size of the cache. An entry of `lenet` takes 30 kB, one of `resnet32` 300 kB."""
+_MAX_BYTES = 256 << 20
+"""Maximum size of the cache. The files that an engine has loaded take 0.2 MB (PyTorch) to 0.8 MB (TensorFlow)."""
 
 
 class CachedCheck(msgspec.Struct, frozen=True):
-    """Holds a passed check and the worker's description of its framework."""
+    """Holds a passed check, the worker's description of its framework, and the files that it loaded later."""
 
     worker_info: Loaded
     parity: ParityCheck
+    later_code: dict[str, str] = {}
 
 
 class CheckContext(NamedTuple):
@@ -70,7 +72,8 @@ class CheckCache:
         """Return the passed check with this key, or None."""
         with tempfile.TemporaryDirectory() as empty:
             found = self._cache.find(key, Path(empty))
-        return found if found is not None and found.parity.status == "pass" else None
+        is_valid = found is not None and found.parity.status == "pass" and not changed_files(found.later_code)
+        return found if is_valid else None
 
     def save(self, key: str, check: CachedCheck) -> None:
         """Save or replace the check if it passed."""

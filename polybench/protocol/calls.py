@@ -30,10 +30,10 @@ Seconds = Annotated[float, Meta(ge=1e-9)]
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Versions and devices of the framework; `code_fingerprint` differs between two builds of one version."""
+    """Versions and devices of the framework; `code` is that of `protocol.loaded_code`, and differs between builds."""
 
     info: EngineInfo
-    code_fingerprint: str = ""
+    code: dict[str, str] = {}
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -145,6 +145,9 @@ CALLS: dict[str, Call[..., Any]] = {}
 # Import the engine's framework and report its versions and devices.
 @Call
 def load(factory: str, rank: Rank = SINGLE_RANK) -> Loaded: ...
+# List the code that is loaded by now; frameworks import some of it late.
+@Call
+def list_code() -> dict[str, str]: ...
 # Build the job, load its batches, run untimed steps. With `pipeline`, batches come from the engine's input
 # pipeline, and calls that need preloaded batches use `epoch`.
 @Call

@@ -14,6 +14,7 @@ import marshal
 import os
 import re
 import secrets
+import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from importlib.machinery import BuiltinImporter, FrozenImporter
@@ -137,6 +138,8 @@ def _startup_files() -> Iterator[str]:
         with contextlib.suppress(ValueError):  # the module has no origin
             if (spec := importlib.util.find_spec(name)) and spec.origin:
                 yield spec.origin
+    if "torch" in sys.modules:  # the compiler of TorchInductor
+        yield from filter(None, [shutil.which(os.environ.get("CXX", "g++"))])
     if "keras" in sys.modules:
         yield str(Path(os.environ.get("KERAS_HOME", "~/.keras"), "keras.json").expanduser())
 

@@ -14,6 +14,7 @@ from polybench.planning.plan import engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
+from polybench.protocol.loaded_code import Code, changed_names, describe_changes, without_bytecode
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
@@ -61,6 +62,10 @@ class ConfigurationRun:
     parity: ParityCheck = UNCHECKED
     cached_worker_info: Loaded | None = None
     """The engine that passed a cached parity check, until a worker has confirmed that it is unchanged."""
+    code: dict[str, str] = field(default_factory=dict)
+    """The code that its last worker had loaded before its first step, see `protocol.loaded_code`."""
+    later_code: dict[str, str] = field(default_factory=dict)
+    """Files that the checked worker had loaded at the end of the parity check, in addition."""
     resolution: Literal["step", "block"] = "step"
     steps_per_value: int = 1
     startups: list[Startup] = field(default_factory=list)
@@ -91,19 +96,24 @@ class ConfigurationRun:
         """Return True if neither the run nor its parity check failed."""
         return self.status != "failed" and self.parity.status != "fail"
 
-    def reuse_check(self, worker_info: Loaded, parity: ParityCheck) -> None:
+    def reuse_check(self, worker_info: Loaded, parity: ParityCheck, later_code: Code) -> None:
         """Use the parity check of an earlier study, in which the engine's worker was as described."""
         self.engine_info, self.parity, self.cached_worker_info = worker_info.info, parity, worker_info
+        self.later_code = without_bytecode(later_code)
 
-    def confirm_check(self, loaded: Loaded) -> None:
-        """Discard a cached parity check unless a worker has loaded the same code."""
+    def record_loaded(self, loaded: Loaded) -> None:
+        """Record what a worker has loaded; discard a cached parity check of other code."""
         if self.cached_worker_info not in (None, loaded):
             self.discard_check()
-        self.cached_worker_info = None
+        code = without_bytecode(loaded.code)
+        if self.code and (changed := changed_names(self.code, code)):
+            self.warnings.append(f"between two processes of this study, {describe_changes(changed)}")
+        self.engine_info, self.code, self.cached_worker_info = loaded.info, code, None
 
     def discard_check(self) -> None:
         """Discard the parity check, because the engine has changed since."""
         self.engine_info, self.parity, self.cached_worker_info = None, UNCHECKED, None
+        self.later_code = {}
 
     def mark_unavailable(self, missing: EngineUnavailable) -> None:
         """Record that this machine lacks the engine or the device."""

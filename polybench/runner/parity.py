@@ -18,6 +18,7 @@ from polybench.parity_check.cache import CachedCheck, CheckCache, CheckContext
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
+from polybench.protocol.loaded_code import without_bytecode
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.state import StudyState
@@ -36,7 +37,7 @@ def reuse_cached_checks(state: StudyState) -> None:
         cached = cache.find(_cache_key(cache, state, duplicates[0]))
         if cached is not None:
             for run in duplicates:
-                run.reuse_check(cached.worker_info, cached.parity)
+                run.reuse_check(cached.worker_info, cached.parity, cached.later_code)
 
 
 def check_parity(state: StudyState, *, strict: bool = False, required: bool = False) -> None:
@@ -70,7 +71,7 @@ def _check_unchecked(state: StudyState, strict: bool, required: bool) -> None:
         for run in others:
             run.status, run.reason, run.hint = first.status, first.reason, first.hint
             run.log_path, run.engine_info, run.parity = first.log_path, first.engine_info, first.parity
-            run.cached_worker_info = first.cached_worker_info
+            run.cached_worker_info, run.code, run.later_code = first.cached_worker_info, first.code, first.later_code
 
 
 def _require_available(runs: Sequence[ConfigurationRun]) -> None:
@@ -158,8 +159,7 @@ class _GroupCheck:
 
     def _check(self, run: ConfigurationRun, worker: WorkerProcess, stack: contextlib.ExitStack) -> None:
         loaded = worker.receive(load_request(run), self._study.timeout)
-        run.confirm_check(loaded)
-        run.engine_info = loaded.info
+        run.record_loaded(loaded)
         if not _needs_check(self._state, run):
             self._build_only(run, worker)
             return
@@ -170,7 +170,10 @@ class _GroupCheck:
         parity = checker.check(worker, _check_request(self._state, run))
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         run.parity = msgspec.structs.replace(parity, checked_at=now)
-        self._cache.save(key, CachedCheck(loaded, run.parity))
+        all_code = worker.request(calls.list_code(), self._study.timeout)
+        later_code = {name: stamp for name, stamp in all_code.items() if name not in loaded.code}
+        run.later_code = without_bytecode(later_code)
+        self._cache.save(key, CachedCheck(loaded, run.parity, later_code))
 
     def _build_only(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build the job, to find out whether the device is available."""

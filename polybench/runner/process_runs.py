@@ -19,7 +19,7 @@ from polybench.machine.meters.observer import BlockUsage
 from polybench.planning import schedule
 from polybench.planning.schedule import CALIBRATION_STEPS, RoundBudget, TimingBlocks
 from polybench.protocol import calls
-from polybench.protocol.calls import BlockMeasured, Loaded, Prepared, Request
+from polybench.protocol.calls import BlockMeasured, Prepared, Request
 from polybench.protocol.process import WorkerProcess
 from polybench.results.document import measured_step_times
 from polybench.results.run_state import ConfigurationRun
@@ -229,14 +229,10 @@ class ProcessRuns:
         names = ", ".join(run.configuration.name for run in group)
         self._state.progress.on_stage(f"process {number + 1} of {self._study.processes}: starting {names}")
 
-        def record_info(run: ConfigurationRun, loaded: Loaded) -> None:
-            run.confirm_check(loaded)
-            run.engine_info = loaded.info
-
         workers: Workers = {}
         for part in self._starts(group, number):
             started = {run.configuration.name: (run, stack.enter_context(self._start(run, number))) for run in part}
-            request_all(started, load_request, record_info, self._study.timeout)
+            request_all(started, load_request, ConfigurationRun.record_loaded, self._study.timeout)
             workers |= started
         return workers
 

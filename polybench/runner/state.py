@@ -19,6 +19,7 @@ from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
+from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
 from polybench.results.document import (
     DocumentHeader,
     build_settings,
@@ -124,7 +125,9 @@ class StudyState:
             for saved, current in zip(checkpoint.runs, self.runs, strict=True)
             if saved.is_active and saved.engine_info is not None
         ]
-        changes = version_changes(versions, self.plan.study.timeout, ("build",))
+        changes = version_changes(versions, self.plan.study.timeout, ("build",)) or _code_changes(
+            checkpoint.runs, self.runs
+        )
         self.checkpoints.reject_changed(checkpoint, changes)
         for saved, current in zip(checkpoint.runs, self.runs, strict=True):
             saved.interpreter = current.interpreter  # the earlier links to bundled packages are gone
@@ -250,6 +253,19 @@ def _setting_changes(checkpoint: StudyCheckpoint, state: StudyState) -> list[str
                 saved.env_vars | saved.inherited_env_vars, current.env_vars | current.inherited_env_vars
             )
     return changes
+
+
+def _code_changes(saved_runs: Sequence[ConfigurationRun], current_runs: Sequence[ConfigurationRun]) -> list[str]:
+    """Describe changes of the code that workers load; not every current run has started one."""
+    changed = {
+        name
+        for saved, current in zip(saved_runs, current_runs, strict=True)
+        for name in (
+            *(changed_names(saved.code, current.code) if saved.code and current.code else ()),
+            *changed_files(saved.later_code),
+        )
+    }
+    return [describe_changes(changed)] if changed else []
 
 
 def _configuration_progress(run: ConfigurationRun) -> ConfigurationProgress:

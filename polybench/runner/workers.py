@@ -102,16 +102,13 @@ def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
     Their workers start in parallel, and end before this returns. Each has `timeout` seconds.
     """
 
-    def record_info(run: ConfigurationRun, loaded: Loaded) -> None:
-        run.engine_info = loaded.info
-
     active = [run for run in runs if run.is_active]
     with (
         tempfile.TemporaryDirectory(prefix="polybench-info-") as logs,
         # A cold start, because precompiling code for the cache would take a minute.
         start_workers(active, Path(logs), "info", cold=True) as workers,
     ):
-        request_all(workers, load_request, record_info, timeout)
+        request_all(workers, load_request, ConfigurationRun.record_loaded, timeout)
 
 
 def version_changes(

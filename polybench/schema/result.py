@@ -280,6 +280,8 @@ class Result(ConfigurationStatus, kw_only=True):
     such a configuration, and names it in no sentence."""
     warnings: list[str] = []
     versions: dict[str, Any] = {}
+    code_fingerprint: str | None = None
+    """A hash of every file that a worker had loaded before its first step; it differs between machines."""
     step_time: StepTime | None = None
     mean_step_time: MeanStepTime | None = None
     items_per_second: float | None = None

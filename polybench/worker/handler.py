@@ -36,13 +36,13 @@ from polybench.protocol.calls import (
     RequestFailed,
     Trained,
 )
+from polybench.protocol.loaded_code import loaded_code
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import NativeAllocation
 from polybench.schema.result import Startup
 from polybench.worker.allocations import count_native_allocations, measure_memory_and_allocations, reset_and_warm_up
 from polybench.worker.bottlenecks import allreduce_seconds, pipeline_seconds, training_seconds
-from polybench.worker.code_fingerprint import code_fingerprint
 from polybench.worker.layers import (
     OperationTimer,
     build_network_operations,
@@ -112,7 +112,10 @@ class Worker:
         self._import_seconds = time.perf_counter() - start
         self._rss_after_import_bytes = read_rss().total
         self._engine = engine
-        return Loaded(engine.probe(), code_fingerprint())
+        return Loaded(engine.probe(), loaded_code())
+
+    def list_code(self) -> dict[str, str]:
+        return loaded_code()
 
     def prepare(
         self, job: Job, weights: str, epoch: EpochFile, warmup_steps: int, pipeline: PipelineFiles | None

@@ -23,7 +23,7 @@ from tests import small_datasets
 CONTEXT = CheckContext("module:Engine", {"OMP_NUM_THREADS": "2"}, ("python", None), ("host", "cpu"))
 TENSORS = [TensorComparison("timed", "conv1.weight", 1, "gradient", 3.1e-6, 5e-2)]
 CHECK = CachedCheck(
-    Loaded(EngineInfo({"framework": "1.0"}, {"build": "x"}, ("cpu",)), "code"),
+    Loaded(EngineInfo({"framework": "1.0"}, {"build": "x"}, ("cpu",)), {"file": "stamp"}),
     ParityCheck("pass", checked_at="2026-11-22T14:03:05+00:00", steps=3, batch_size=8, tensors=TENSORS),
 )
 
@@ -41,7 +41,7 @@ def test_passed_check_is_found(check_request: CheckRequest, tmp_path: Path) -> N
     cache.save(key, CHECK)
     assert CheckCache(tmp_path / "checks").find(key) == CHECK
     newer = msgspec.structs.replace(
-        CHECK, worker_info=msgspec.structs.replace(CHECK.worker_info, code_fingerprint="other")
+        CHECK, worker_info=msgspec.structs.replace(CHECK.worker_info, code={"file": "other"})
     )
     cache.save(key, newer)
     assert cache.find(key) == newer

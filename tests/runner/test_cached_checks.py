@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from zipfile import ZipFile
 
 import msgspec
+import numpy as np
 import pytest
 
 from polybench.data import synthetic
@@ -24,6 +27,7 @@ from tests.worker_sessions import InProcess
 
 ENGINE = """
 import contextlib, os
+import archived
 from polybench.engines.job import EngineInfo
 from polybench.engines.reference.engine import ReferenceEngine
 
@@ -37,7 +41,9 @@ class Engine(ReferenceEngine):
     def run_steps(self, first, n):  # trains on other batches unless these are 0
         with open({offset!r}) as file:
             offset = eval(file.read())
-        return super().run_steps(first + {wrong} + offset + int(os.environ.get("OMP_BATCH", "0")), n)
+        import late
+        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, int(os.environ.get("OMP_BATCH", "0"))
+        return super().run_steps(first + sum(changes), n)
 """
 FIELDS = FAST | {
     "processes": 1,
@@ -62,26 +68,40 @@ WriteEngine = Callable[..., None]
 
 
 class EngineModule:
-    """The engine's module, in a folder on the path of workers.
+    """The engine's module, and two that it imports: `archived` from an archive, `late` in its first step.
 
-    The first version always has the same modification time, so its cached check stays valid. Every other version
-    has a new time, so that Python compiles it again.
+    They are links to files that are written once, since a file that is written again is other code.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._written = folder, 0
+        self.folder = folder
+        (folder / "versions").mkdir()
 
-    def write(self, version: str = "1", wrong: int = 0) -> None:
-        path, once, offset = (self.folder / name for name in ("injected_engine.py", "once", "offset"))
+    def write(self, version: str = "1", wrong: int = 0, archived: int = 0, late: int = 0) -> None:
+        once, offset = self.folder / "once", self.folder / "offset"
         once.unlink(missing_ok=True)
         offset.write_text("0")
-        path.write_text(ENGINE.format(version=version, wrong=wrong, once=str(once), offset=str(offset)))
-        self._written += 1
-        time = 1_700_000_000 + (0 if (version, wrong) == ("1", 0) else 10 * self._written)
-        os.utime(path, (time, time))
+        (self.folder / "sitecustomize.py").unlink(missing_ok=True)
+        engine = ENGINE.format(version=version, wrong=wrong, once=str(once), offset=str(offset))
+        self._link("injected_engine.py", f"engine-{version}-{wrong}", lambda file: file.write_text(engine))
+        self._link("late.py", f"late-{late}", lambda file: file.write_text(f"OFFSET = {late}"))
+        self._link("archive.zip", f"archive-{archived}", partial(self._write_archive, archived))
+
+    def _write_archive(self, offset: int, file: Path) -> None:
+        with ZipFile(file, "w") as archive:
+            archive.writestr("archived.py", f"OFFSET = {offset}")
+
+    def _link(self, name: str, version: str, write: Callable[[Path], object]) -> None:
+        file, link = self.folder / "versions" / version, self.folder / name
+        if not file.exists():
+            write(file)
+        link.unlink(missing_ok=True)
+        link.symlink_to(file)
 
     def add_to_path(self, patched: pytest.MonkeyPatch) -> None:
-        patched.setenv("PYTHONPATH", f"{self.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        patched.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        path = (str(self.folder), str(self.folder / "archive.zip"), os.environ.get("PYTHONPATH", ""))
+        patched.setenv("PYTHONPATH", os.pathsep.join(path))
         spec = EngineSpec("injected_engine:Engine", "a test", copies_data=False)
         patched.setitem(ENGINES, "injected", spec)
 
@@ -133,25 +153,54 @@ def test_a_passed_check_is_reused_with_all_details(
         assert after.versions == before.versions
 
 
-def wrong_result(write_engine: WriteEngine, _: pytest.MonkeyPatch) -> None:
-    write_engine(wrong=1)
+def wrong_result(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(wrong=1)
 
 
-def another_version(write_engine: WriteEngine, _: pytest.MonkeyPatch) -> None:
-    write_engine(version="2", wrong=1)
+def another_version(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(version="2", wrong=1)
 
 
-def environment_variable(_: WriteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def same_size_and_time(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    path = module.folder / "injected_engine.py"
+    before, text = path.stat(), path.read_text()
+    path.unlink()
+    path.write_text(text.replace("changes = 0", "changes = 1"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+def archive(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(archived=1)
+
+
+def module_that_is_imported_late(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(late=1)
+
+
+def sitecustomize(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    text = "import os, sys; os.environ['OMP_BATCH'] = '1'; del sys.modules['sitecustomize']"
+    (module.folder / "sitecustomize.py").write_text(text)
+
+
+def environment_variable(_: EngineModule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_BATCH", "1")
 
 
-@pytest.mark.parametrize("change", [wrong_result, another_version, environment_variable])
+CHANGES = (
+    *(wrong_result, another_version, same_size_and_time, archive, module_that_is_imported_late, sitecustomize),
+    environment_variable,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_bug_after_a_passed_check_is_detected(
-    change: Callable[[WriteEngine, pytest.MonkeyPatch], None],
+    change: Callable[[EngineModule, pytest.MonkeyPatch], None],
     write_engine: WriteEngine,
+    passed: tuple[EngineModule, Path, StudyDocument],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    change(write_engine, monkeypatch)
+    change(passed[0], monkeypatch)
     document, checked = study()
     assert checked == ["injected/cpu"]
     assert {result.parity.status for result in document.results} == {"fail"}
@@ -253,7 +302,7 @@ def test_the_code_fingerprint_is_reproducible() -> None:
         return session.request(calls.load(ENGINES["reference"].factory))
 
     first = load()
-    assert len(first.code_fingerprint) == 64
+    assert str(Path(np.__file__).resolve()) in first.code
     assert load() == first
 
 

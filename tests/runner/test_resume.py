@@ -149,17 +149,31 @@ def test_a_study_with_several_environments_is_resumed_if_each_is_unchanged(
     monkeypatch.setitem(ENGINES, "demo_engine", spec)
     env = {name: str(make_environment(tmp_path / name)) for name in ("old", "new")}
     versions = {"old": "1.0", "new": "2.0"}
+
+    def install(version: str, name: str) -> None:
+        """Link to the version's file: a file that is written again is other code."""
+        if not (source := tmp_path / version).exists():
+            source.mkdir()
+            write_engine(source, version)
+        (link := site_packages(Path(env[name])) / "demo_engine.py").unlink(missing_ok=True)
+        link.symlink_to(source / "demo_engine.py")
+
     for name, version in versions.items():
-        write_engine(site_packages(Path(env[name])), version)
+        install(version, name)
 
     results, listener = tmp_path / "results", interrupt_at("process 2 of 2: starting")
     run("demo_engine@old", "demo_engine@new", env=env, store=Store(results), listener=listener, **FIELDS)
     (id,) = CheckpointStore(results).ids()
     for name, version in versions.items():
-        write_engine(site_packages(Path(env[name])), "3.0.0")
+        install("3.0.0", name)
         with pytest.raises(BadInput, match=f"{id}: demo_engine was {version}, now 3.0.0: "):
             resume_study(id, RecordingProgress(), store=Store(results))
-        write_engine(site_packages(Path(env[name])), version)
+        install(version, name)
+        path_file = site_packages(Path(env[name])) / "patch.pth"
+        path_file.write_text("import sys; sys.dont_write_bytecode = True\n")
+        with pytest.raises(BadInput, match=f"{id}: the loaded code changed: {path_file}: start over"):
+            resume_study(id, RecordingProgress(), store=Store(results))
+        path_file.unlink()
     python = Path(env["new"]) / "bin/python"
     python.rename(python.with_name("moved"))
     python.write_text("#!/bin/sh\nexit 3\n")
@@ -214,6 +228,24 @@ def test_a_study_is_not_resumed_on_another_machine_or_with_other_versions(tmp_pa
     (checkpoints.folder / id / "study").write_bytes(b"\xde\xad")
     with pytest.raises(BadInput, match="cannot read"):
         resume_study(id, RecordingProgress(), store=Store(tmp_path))
+
+
+def test_a_study_is_not_resumed_if_python_runs_other_code_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    results = tmp_path / "results"
+    before = stop_at("process 2 of 2: starting", results)
+    startup = tmp_path / "sitecustomize.py"
+    startup.write_text("import time; time.sleep = lambda seconds: None\n")
+    with pytest.raises(BadInput, match=f"cannot resume {before.id}: the loaded code changed: {startup}: start over"):
+        resume_study(str(before.id), RecordingProgress(), store=Store(results))
+    startup.unlink()
+    document = resume_study(str(before.id), RecordingProgress(), store=Store(results))
+    assert [result.code_fingerprint for result in document.results] == [
+        result.code_fingerprint for result in before.results
+    ]
+    assert len(document.results[0].code_fingerprint or "") == 64
 
 
 def _make_old(folder: Path) -> None:
