@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ from polybench.cli.layers import layers
 from polybench.cli.list import list_studies
 from polybench.cli.merge import merge
 from polybench.cli.models import models
-from polybench.cli.output import echo, prepare_stdout, printable
+from polybench.cli.output import echo, prepare_stdout
 from polybench.cli.overhead import overhead
 from polybench.cli.parity import parity
 from polybench.cli.peak import peak
@@ -39,6 +40,7 @@ from polybench.cli.sweep import sweep
 from polybench.cli.view import view
 from polybench.errors import PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
+from polybench.schema.printable import printable
 
 app = typer.Typer(
     help="Train the identical network in Flux, PyTorch, TensorFlow, JAX and Keras, and compare their speed.",
@@ -87,6 +89,7 @@ def _root(
 def main() -> None:
     """Run the program; an expected error becomes one line on standard error and an exit code."""
     prepare_stdout()
+    sys.excepthook = _print_traceback
     if (conflict := import_name_conflict()) is not None:
         print(f"warning: {conflict}", file=sys.stderr)
     code = _exit_code()
@@ -138,6 +141,11 @@ def _renamed(error: Any, context: Any) -> str | None:
     if match and (new := errors.OLD_COMMANDS.get(match[1])) is not None:
         return f"no such command {match[1]}: it is now {new}"
     return None
+
+
+def _print_traceback(_: type[BaseException], error: BaseException, __: object) -> None:
+    """Print the traceback of a bug in polybench without secrets."""
+    echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
 def _report(text: str, code: int) -> int:

@@ -13,8 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from polybench.cli.output import printable
 from polybench.schema import units
+from polybench.schema.printable import printable
 
 if TYPE_CHECKING:
     from polybench.runner.progress import ConfigurationProgress, Progress

@@ -19,6 +19,7 @@ from polybench.errors import BadInput, PolybenchError, split_names
 from polybench.render import WIDTH
 from polybench.schema.measurements import AllocationsDocument, LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
+from polybench.schema.printable import printable
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
@@ -147,28 +148,12 @@ def anonymize_if_requested(document: Document, options: OutputOptions) -> Docume
     return anonymize(document, results_folder(options.results)) if options.anonymous else document
 
 
-_ASCII_CONTROLS = [*range(9), *range(11, 32)]
-_OTHER_CONTROLS = [*range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_ESCAPES = {code: f"\\x{code:02x}" for code in _ASCII_CONTROLS} | {code: f"\\u{code:04x}" for code in _OTHER_CONTROLS}
-"""Escapes of every control character but line feed and tab, and of characters that change the text's
-direction.
-
-JSON text stays valid: its encoder has already escaped the ASCII ones, and JSON reads the others' escapes as
-the same characters.
-"""
-
-
 _FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")
 _MISSING = re.compile(r"(?<=  )(unavailable|interrupted)(?=: )")
 """The outcome of a configuration in its row."""
 
 _MIN_WIDTH = 40
 """Characters: enough for a configuration's name with its time, and for notes of several words per line."""
-
-
-def printable(text: str) -> str:
-    """Escape control characters as in a string literal: ESC becomes `\\x1b`."""
-    return text.translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
 
 
 def width(output: Path | None) -> int:

@@ -9,7 +9,9 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import socket
+import tempfile
 import threading
 import warnings
 from collections import Counter
@@ -33,6 +35,7 @@ from polybench.cluster.messages import (
 from polybench.data import DATASET_NAMES
 from polybench.errors import BadInput, install_command
 from polybench.machine import interrupts
+from polybench.parity_check.check import source_files
 from polybench.schema.options import MachineGroup
 
 _CLIENT_PORT = 10001
@@ -45,6 +48,12 @@ _REQUEST_SECONDS = 20.0
 """Maximum wait of a node for its next message; messages are returned at once."""
 _SLOW_START = "Starting Ray client server failed"
 _ACCELERATOR = "accelerator_type:"
+_DATA_FILES = (
+    *("polybench/py.typed", "polybench/juliapkg.json", "polybench/schema/*.schema.json"),
+    *("polybench/html_report/templates/*.*", "polybench/engines/flux/julia/PolyBench/**/*.toml"),
+    *("julia/Project.toml", "julia/models/*.toml"),
+)
+"""Files of polybench, in an installed package or a checkout, that are not Python or Julia."""
 
 
 def check_address(target: str, address: str) -> str | None:
@@ -60,7 +69,7 @@ def check_address(target: str, address: str) -> str | None:
     if is_client:
         host, colon, port = address.removeprefix("ray://").rpartition(":")
         host, port = (host, port) if colon else (port, str(_CLIENT_PORT))
-        if not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
+        if not host or "@" in host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
             hint = f"expected ray://HOST:PORT, such as ray://127.0.0.1:{_CLIENT_PORT}"
             raise BadInput(f"--on {target}: invalid address: {hint}")
         hint = f"ray start --head starts a client server at port {_CLIENT_PORT}, or at --ray-client-server-port"
@@ -158,12 +167,19 @@ def missing_resources(group: MachineGroup, nodes: Sequence[RayNode]) -> str | No
     return "no node has all requested resources and a CPU"
 
 
-def runtime_env() -> dict[str, Any]:
-    """Return Ray's description of this polybench, for nodes that lack it or have another version."""
-    root = Path(__file__).parents[2]
-    names = {"polybench"} | ({"julia"} if (root / "julia" / "Project.toml").is_file() else set())  # of a checkout
-    excluded = [f"/{path.name}" for path in root.iterdir() if path.name not in names]
-    return {"working_dir": str(root), "excludes": ["__pycache__", *excluded]}
+def runtime_env(folder: Path) -> dict[str, Any]:
+    """Copy this polybench into the folder, and return Ray's description of it for nodes that lack it.
+
+    Ray would upload everything else that lies among the files, and follow links: keys, results, other packages.
+    """
+    root = Path(__file__).resolve().parents[2]
+    for path in [*source_files(), *(path for pattern in _DATA_FILES for path in root.glob(pattern))]:
+        file = path.parent.resolve() / path.name
+        if file.is_relative_to(root) and file.is_file() and not file.is_symlink():
+            copy = folder / file.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+    return {"working_dir": str(folder)}
 
 
 def connect(target: str, address: str, *, upload: bool) -> Any:
@@ -175,8 +191,6 @@ def connect(target: str, address: str, *, upload: bool) -> Any:
     if ray.is_initialized():  # by the calling program, whose connection `close` would end
         raise BadInput(f"--on {target}: this process is already connected to Ray; call ray.shutdown() first")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if upload:
-        options["runtime_env"] = runtime_env()
 
     def init() -> None:
         for is_last_attempt in (False, True):
@@ -189,7 +203,10 @@ def connect(target: str, address: str, *, upload: bool) -> Any:
                 if is_last_attempt or _SLOW_START not in str(error):  # a busy head may need a second attempt
                     raise BadInput(f"--on {target}: {explain_connection(str(error), ray.__version__)}") from error
 
-    _with_timeout(_CONNECT_SECONDS, init)
+    with tempfile.TemporaryDirectory(prefix="polybench-upload-") as folder:
+        if upload:
+            options["runtime_env"] = runtime_env(Path(folder))
+        _with_timeout(_CONNECT_SECONDS, init)
     return ray
 
 

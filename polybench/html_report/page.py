@@ -21,6 +21,7 @@ from polybench.figures import FIGURES, Kind, draw
 from polybench.figures.figure import Figure, NoData, template
 from polybench.figures.image_export import plotly_javascript
 from polybench.schema.metadata import Host, ToolVersion
+from polybench.schema.printable import printable
 
 if TYPE_CHECKING:
     from polybench.figures import Drawable
@@ -52,6 +53,8 @@ def _environment() -> Any:
         loader=PackageLoader("polybench.html_report"),
         autoescape=True,
         undefined=StrictUndefined,
+        # Names of files, which no document contains. Other types of text are markup, which is escaped already.
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from polybench.engines import ENGINES, EngineSpec
 from polybench.engines.job import PINNED, RANKS
-from polybench.errors import EngineUnavailable
+from polybench.errors import EngineUnavailable, mask
 from polybench.machine import cores
 from polybench.schema.options import Malloc, Precision
 
@@ -57,7 +57,6 @@ _RECORDED_PREFIXES = (
 _COMPILERS = ("CC", "CXX")
 """Exact names: the compilers of TorchInductor and Triton."""
 _SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"://[^/\s]*@")  # a user or password in a URL
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC_PREFIX = "glibc.malloc."
@@ -153,7 +152,7 @@ def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Map
         if (name.startswith(_RECORDED_PREFIXES) or name in _COMPILERS)
         and name not in worker_variables
         and not _SECRET_NAME.search(name)
-        and not _SECRET_VALUE.search(value)
+        and mask(value) == value
     }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from polybench.errors import ConfigurationFailed, EngineUnavailable
+from polybench.errors import ConfigurationFailed, EngineUnavailable, mask
 from polybench.machine import interrupts, memory
 from polybench.protocol import calls
 from polybench.protocol.calls import Answer, AnswerT, NotAvailable, Request, RequestFailed
@@ -32,7 +32,7 @@ _KILL_SECONDS = 60.0
 _LOG_LINES = 5
 _LOG_TAIL_BYTES = 1 << 16
 _MAX_LOG_LINE_CHARACTERS = 300
-_MAX_LOG_BYTES = 1 << 24
+_MAX_LOG_BYTES = 1 << 22
 _CUT_MARK = b"\n[...]\n"
 _MAX_RESPONSE_BYTES = 1 << 26
 _MAX_POLL_SECONDS = 2_000_000.0
@@ -207,23 +207,25 @@ class WorkerProcess:
             self._signal_group(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # blocked in the kernel, by a failed disk for example
                 self._process.wait(_KILL_SECONDS)
-            self._truncate_log()
+            self._clean_log()
         for name in ("_requests_fd", "_responses_fd"):
             if (descriptor := getattr(self, name)) >= 0:
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    def _truncate_log(self) -> None:
-        """Cut the middle out of a log that is too large to read."""
+    def _clean_log(self) -> None:
+        """Mask secrets in the log, and cut its middle out if it is too large to read."""
         with contextlib.suppress(OSError), self.log_path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size <= _MAX_LOG_BYTES:
-                return
-            file.seek(size - _MAX_LOG_BYTES // 2)
-            end = file.read(_MAX_LOG_BYTES // 2)
-            file.seek(_MAX_LOG_BYTES // 2 - len(_CUT_MARK))
-            file.write(_CUT_MARK + end)
-            file.truncate()
+            log = file.read(_MAX_LOG_BYTES)
+            half, size = _MAX_LOG_BYTES // 2, file.seek(0, os.SEEK_END)
+            if size > _MAX_LOG_BYTES:
+                file.seek(size - half)
+                log = log[: half - len(_CUT_MARK)] + _CUT_MARK + file.read(half)
+            clean = mask(log.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            if size != len(clean) or clean != log:
+                file.seek(0)
+                file.write(clean)
+                file.truncate()
 
     def _wait_for_exit(self, seconds: float) -> bool:
         """Return whether the process ends within this time, without reaping it."""

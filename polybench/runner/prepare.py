@@ -7,6 +7,7 @@ import datetime
 import secrets
 from collections.abc import Iterator, Sequence
 
+from polybench.errors import mask
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
@@ -100,7 +101,7 @@ def new_header(
         id=new_id(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         tool_version=host.tool_version(),
-        argv=list(argv),
+        argv=list(map(mask, argv)),
         study_file=study_file,
         host=host.this_host(),
         anonymous=anonymous,

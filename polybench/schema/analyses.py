@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.schema.metadata import Host, Settings, ToolVersion
+from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import ConfigurationStatus, Interval
 
 Verdict = Literal["faster", "slower", "no difference", "not comparable"]
@@ -53,7 +54,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     changed: Changed = {}
 
 
-class DiffDocument(msgspec.Struct, kw_only=True):
+class DiffDocument(PrintableStruct, kw_only=True):
     """A comparison of study A with study B."""
 
     schema: str = "polybench.diff/2"
@@ -121,7 +122,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Number of earlier studies beyond the maximum length of a series."""
 
 
-class HistoryDocument(msgspec.Struct, kw_only=True):
+class HistoryDocument(PrintableStruct, kw_only=True):
     """All series that match the request."""
 
     schema: str = "polybench.history/2"
@@ -165,7 +166,7 @@ class MachineResult(ConfigurationStatus, kw_only=True):
     relative_cost_ci95: tuple[float, float] | None = None
 
 
-class MergeDocument(msgspec.Struct, kw_only=True):
+class MergeDocument(PrintableStruct, kw_only=True):
     """Studies of one workload in one table, grouped by machine."""
 
     schema: str = "polybench.merge/2"
@@ -255,7 +256,7 @@ class ExplainedComparison(msgspec.Struct, kw_only=True):
         return next((breakdown for breakdown in self.breakdowns if breakdown.kind == kind), None)
 
 
-class ExplanationDocument(msgspec.Struct, kw_only=True):
+class ExplanationDocument(PrintableStruct, kw_only=True):
     """All conclusions from saved documents about the differences in one study."""
 
     schema: str = "polybench.explanation/2"

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from polybench.errors import install_command
+from polybench.schema.printable import printable
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -72,12 +73,9 @@ def _decode(text: bytes, kind: type[T]) -> T:
 
 
 def _json_value(value: Any, location: str) -> Any:
-    """Return the value in a form that JSON in UTF-8 can hold.
-
-    File names may contain bytes that are not text; Python's surrogates for them become `\\udcff`.
-    """
+    """Return the value in a form that JSON in UTF-8 can hold, with texts as in `PrintableStruct`, even if set later."""
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return printable(value)
     # msgspec writes nan and inf as null, which would read as "not measured".
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{location} is {value}")

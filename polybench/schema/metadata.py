@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.networks.optimizers import Optimizer
+from polybench.schema.printable import PrintableStruct
 
 InputKind = Literal["image", "sequence"]
 """The noun for one input of a network."""
@@ -87,7 +88,7 @@ class ToolVersion(msgspec.Struct, frozen=True):
     commit: str | None
 
 
-class Document(msgspec.Struct, kw_only=True):
+class Document(PrintableStruct, kw_only=True):
     """The header of every document that was measured. `created` is UTC, ISO 8601."""
 
     schema: str

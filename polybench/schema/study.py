@@ -43,6 +43,7 @@ class StudyDocument(Document, kw_only=True):
     """The statements of `compare --explain`."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         datetime.datetime.fromisoformat(self.created)
 
     def result(self, configuration: str) -> Result:

@@ -17,6 +17,7 @@ from polybench.schema.encoding import decode
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
 from polybench.schema.options import EngineName
+from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import Result, library_versions
 from polybench.schema.study import SCHEMA
 
@@ -121,7 +122,7 @@ class _Host(msgspec.Struct):
     cpu: str = ""
 
 
-class PartialDocument(msgspec.Struct):
+class PartialDocument(PrintableStruct):
     """The fields of `StudyDocument` that summaries need. Skipping step times makes decoding fast."""
 
     id: str

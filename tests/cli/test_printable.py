@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from polybench.cli.live import LineProgress, LiveTable
-from polybench.cli.output import printable
+from polybench.schema.printable import printable
 from polybench.storage.store import Store
 from tests.commands import printed
 from tests.factories import measured, study

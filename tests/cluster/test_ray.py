@@ -42,6 +42,7 @@ from polybench.cluster.ray import (
 )
 from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
+from polybench.parity_check import check as check_module
 from polybench.runner.checkpoint import ClusterRun
 from polybench.runner.prepare import new_header
 from polybench.schema.options import MachineGroup, Study
@@ -320,20 +321,55 @@ def test_upload_needs_ray() -> None:
         make_executor("local", upload=True)
 
 
-def test_upload_has_the_fingerprint_of_this_program(tmp_path: Path) -> None:
+def uploaded(environment: dict[str, Any], folder: Path) -> list[str]:
+    """Unpack what Ray sends into the folder, and return its files."""
     from ray._private.runtime_env.packaging import create_package, unzip_package
 
-    environment = ray_module.runtime_env()
-    package, folder = tmp_path / "package.zip", tmp_path / "folder"
-    create_package(environment["working_dir"], package, excludes=environment["excludes"], include_gitignore=True)
+    package = folder.with_suffix(".zip")
+    create_package(environment["working_dir"], package, include_gitignore=True)
     unzip_package(package, str(folder), remove_top_level_directory=False, unlink_zip=True)
-    assert {path.name for path in folder.iterdir()} == {"polybench", "julia"}
-    assert (folder / "julia" / "Project.toml").is_file()
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_upload_has_the_fingerprint_of_this_program(tmp_path: Path) -> None:
+    folder, root = tmp_path / "folder", Path(ray_module.__file__).parents[2]
+    sent = uploaded(ray_module.runtime_env(tmp_path / "copy"), folder)
+    tracked = subprocess.run(
+        ["git", "-C", root, "ls-files", "polybench", "julia/src", "julia/ext", "julia/models", "julia/Project.toml"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert {*tracked.stdout.split()} <= {*sent}
     program = "from polybench.cluster.messages import current_fingerprint as p; print(p().source_sha256)"
     command = [sys.executable, "-c", f"import polybench; {program}; print(polybench.__file__)"]
     variables = os.environ | {"PYTHONPATH": str(folder)}
     output = subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True, check=True).stdout
     assert output.split() == [current_fingerprint().source_sha256, str(folder / "polybench" / "__init__.py")]
+
+
+SECRET_FILES = (
+    *(".env", ".git/config", "id_rsa", "server.pem", ".netrc", ".aws/credentials", ".ssh/id_ed25519", "results/x.json"),
+    *("[secret].env", "!secret", "#secret", "a b", "line\nbreak", "secret.json", "__pycache__/x.pyc", "data/x.bin"),
+)
+
+
+def test_upload_contains_only_files_of_polybench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, root = Path(ray_module.__file__).parents[1], tmp_path / "site-packages"
+    shutil.copytree(package, root / "polybench", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (root, root / "polybench", root / "polybench" / "cluster", root / "other_package"):
+        for name in SECRET_FILES:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("secret")
+    (outside := tmp_path / "outside").mkdir()
+    (outside / "key.py").write_text("secret")
+    (root / "polybench" / "linked").symlink_to(outside)
+    (root / "polybench" / "linked.py").symlink_to(outside / "key.py")
+    (root / "polybench" / "html_report" / "templates" / "linked.js").symlink_to(outside / "key.py")
+    monkeypatch.setattr(ray_module, "__file__", str(root / "polybench" / "cluster" / "ray.py"))
+    monkeypatch.setattr(check_module, "__file__", str(root / "polybench" / "parity_check" / "check.py"))
+    sent = uploaded(ray_module.runtime_env(tmp_path / "copy"), tmp_path / "folder")
+    assert "polybench/html_report/templates/report.css" in sent
+    assert {path.suffix for path in map(Path, sent)} <= {".py", ".json", ".j2", ".css", ".js", ".typed", ".toml", ".jl"}
+    assert not [name for name in sent if "secret" in (tmp_path / "folder" / name).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.protocol.environment import recorded_env_vars
+from polybench.render import FORMATS
 from polybench.runner import peak
 from polybench.runner.prepare import new_header
 from polybench.runner.study import run_study
@@ -23,8 +26,9 @@ from polybench.storage import anonymize as module
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 from tests import small_datasets
+from tests.commands import printed
 from tests.factories import measured, study
-from tests.runner.studies import FAST, RecordingProgress, run
+from tests.runner.studies import FAST, RecordingProgress, interrupt_at, run
 
 CANARY = "canary-5f1e"
 
@@ -52,6 +56,59 @@ def test_no_document_or_log_contains_secrets_of_the_environment(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.suffix == ".log" for path in files)
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]
+
+
+SECRET = "s3cr3tPassw0rd"
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
+PRINTS_SECRETS = f"""
+import os, sys
+if "POLYBENCH_PARENT" in os.environ:
+    print("mirror", os.environ["JULIA_PKG_SERVER"], "Authorization: Bearer {SECRET}", file=sys.stderr, flush=True)
+    print("cannot download https://host/x?token={SECRET}, token {TOKEN}", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.parametrize("anonymous", [[], ["--anonymous"]])
+def test_secrets_inside_of_values_are_masked_everywhere(tmp_path: Path, anonymous: list[str]) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRINTS_SECRETS)
+    study_file = tmp_path / "study.toml"
+    title = f'title = "data of https://user:{SECRET}@host/"\n'
+    study_file.write_text(title + 'engines = ["fake", "fake+crash"]\ndata = "synthetic"\nprocesses = 1\nbudget = 0.1')
+    urls = dict.fromkeys(("JULIA_PKG_SERVER", "http_proxy", "PIP_INDEX_URL"), f"https://user:{SECRET}@host/path")
+    environment = {**os.environ, **urls, "KMP_NOTE": f"x,token={SECRET}", "PYTHONPATH": str(tmp_path)}
+    results = tmp_path / "results"
+
+    def output(*command: object) -> str:
+        line = [sys.executable, "-m", "polybench", *map(str, command), *anonymous]
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        return done.stdout + done.stderr
+
+    texts = [
+        output("run", study_file, "--results", results),
+        output("run", study_file, "--on", f"ray://user:{SECRET}@nowhere.invalid:1"),
+        *(printed("show", "last", "--results", results, "--format", format) for format in FORMATS),
+        printed("report", "last", "--results", results, "--output", tmp_path / "report.html"),
+    ]
+    logs = [path.read_text() for path in results.rglob("*.log")]
+    assert all("mirror https://***@host/path Authorization: Bearer ***" in text for text in logs)
+    assert "token ***" in texts[0]
+    assert "--on ray://***@nowhere.invalid:1: invalid address" in texts[1]
+    texts += [*logs, *(path.read_text() for path in [*results.glob("*.json"), tmp_path / "report.html"])]
+    assert not [line for text in texts for line in text.splitlines() if SECRET in line or TOKEN in line]
+
+
+def test_a_checkpoint_contains_no_secrets_of_the_command_line_and_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRINTS_SECRETS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("JULIA_PKG_SERVER", f"https://user:{SECRET}@host/path")
+    header = new_header(["compare", f"--x=https://user:{SECRET}@host"])
+    unfinished = Study(engines=("fake+crash", "fake"), **(FAST | {"parity": False}))
+    run_study(unfinished, interrupt_at("process 2"), store=Store(tmp_path / "results"), header=header)
+    (checkpoint,) = (tmp_path / "results").glob("unfinished/*/study")
+    assert b"mirror https://***@host" in checkpoint.read_bytes()
+    assert SECRET.encode() not in checkpoint.read_bytes()
 
 
 def test_variables_that_engines_read_and_polybench_does_not_set_are_recorded() -> None:
