@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -32,13 +33,7 @@ _EXTRAS_PATTERN = re.compile(rf"'{errors.DISTRIBUTION}\[([\w,]+)\]'")
 """Extras in a hint. An extra without an engine has the name of the one package that it installs."""
 
 _TIMEOUT_SECONDS = 60.0
-_QUERY_SCRIPT = f"""
-import importlib.util, json, sys, sysconfig
-def is_missing(name):
-    return importlib.util.find_spec(name) is None
-print(json.dumps([sys.version_info[:3], sysconfig.get_config_var("SOABI") or "",
-    [name for name in {["numpy", *_BUNDLED_PACKAGES]!r} if is_missing(name)]]))
-"""
+_MAX_OUTPUT_BYTES = 1 << 20
 
 
 class Interpreter(NamedTuple):
@@ -118,23 +113,40 @@ def resolve_interpreter(python: str, link_folder: Path) -> Interpreter:
 
 
 def _query(python: str) -> _PythonInfo:
+    """Run the program, which may be anything, under a supervisor."""
+    supervisor, query = (str(Path(__file__).with_name(f"{name}.py")) for name in ("supervisor", "python_info"))
+    command = [sys.executable, "-I", supervisor, str(os.getpid()), str(_MAX_OUTPUT_BYTES), python]
     try:
-        completed = subprocess.run(
-            [python, "-c", _QUERY_SCRIPT],
-            env=Interpreter(python, version="?").with_python_path(os.environ),
-            cwd="/",  # `-c` would import from the current folder
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_TIMEOUT_SECONDS, check=True,
-        )  # fmt: skip
-        return msgspec.json.decode(completed.stdout, type=_PythonInfo)
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no error message"])[-1]
-        reason = f"it exited with code {error.returncode}: {last[:200]}"
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [*command, query, "numpy", *_BUNDLED_PACKAGES],
+                env=Interpreter(python, version="?").with_python_path(os.environ),
+                cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = process.wait(_TIMEOUT_SECONDS)
+            finally:
+                process.terminate()  # the supervisor kills the program
+                process.wait()
+            texts = [os.pread(file.fileno(), _MAX_OUTPUT_BYTES, 0) for file in (output, errors)]
+        reason = _explain_exit(code, *texts)
+        if reason is None:
+            return msgspec.json.decode(texts[0], type=_PythonInfo)
     except msgspec.MsgspecError:
-        reason = f"unexpected output {completed.stdout[:60]!r}"
-    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = f"unexpected output {texts[0][:60].decode('utf-8', 'replace')!r}"
+    except OSError as error:
         reason = str(error)
+    except subprocess.TimeoutExpired:
+        reason = f"no answer within {_TIMEOUT_SECONDS:g} s"
     raise EngineUnavailable(f"{python} does not run as Python: {reason}", "recreate the environment")
+
+
+def _explain_exit(code: int, output: bytes, errors: bytes) -> str | None:
+    """Return the reason why the program failed; None if it did not."""
+    if max(len(output), len(errors)) >= _MAX_OUTPUT_BYTES:
+        return f"it printed more than {_MAX_OUTPUT_BYTES >> 20} MiB"
+    last = (errors.decode("utf-8", "replace").strip().splitlines() or ["no error message"])[-1]
+    return f"it exited with code {code}: {last[:200]}" if code else None
 
 
 def _package_folder(name: str) -> Path:

@@ -79,7 +79,7 @@ def _interval_notes(study: StudyDocument) -> Iterator[str]:
 
 def _environment_notes(study: StudyDocument) -> Iterator[str]:
     """List the versions of engines that ran in a Python environment, or the versions that differ."""
-    ran = [result for result in study.results if len(result.versions) > 1]  # the launcher sets one
+    ran = [result for result in study.results if library_versions(result.versions)]
     for engine in dict.fromkeys(result.engine for result in ran if result.environment is not None):
         by_environment: dict[str | None, dict[str, str]] = {}
         for result in ran:

@@ -7,14 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from polybench.engines import ENGINES
 from polybench.errors import EngineUnavailable
 from polybench.protocol import calls
+from polybench.protocol import interpreter as interpreter_module
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.process import WorkerProcess
 from tests.environments import make_environment, site_packages, write_engine
+from tests.processes import becomes_true, have_ended
 
 PRINT_IMPORTED_FILES = (
     "import msgspec, numpy, polybench, sys; print(*[m.__file__ for m in (msgspec, numpy, polybench)])"
@@ -107,6 +110,47 @@ def test_a_file_that_is_not_executable_is_unavailable(tmp_path: Path) -> None:
     path.chmod(0o755)
     with pytest.raises(EngineUnavailable, match="does not run as Python"):
         resolve_interpreter(str(path), tmp_path / "links")
+
+
+def started(pid_file: Path) -> psutil.Process:
+    """Wait until a script has written its process ID to the file."""
+    assert becomes_true(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"))
+    return psutil.Process(int(pid_file.read_text()))
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_program_that_floods_its_output_fills_neither_memory_nor_disk(tmp_path: Path, stream: int) -> None:
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(EngineUnavailable, match="printed more than 1 MiB"):
+        resolve_interpreter(script(tmp_path / "python", f"exec yes >&{stream}"), tmp_path / "links")
+    assert psutil.Process().memory_info().rss < before + (64 << 20)
+
+
+def test_a_daemon_of_a_program_is_killed(tmp_path: Path) -> None:
+    daemon = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & while [ ! -s {tmp_path}/pid ]; do :; done"
+    with pytest.raises(EngineUnavailable, match="unexpected output 'hello"):
+        resolve_interpreter(script(tmp_path / "python", f"{daemon}; echo hello"), tmp_path / "links")
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_ends_with_its_parent(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", f"echo $$ > {tmp_path}/pid; sleep 600 & wait")
+    call = f"from polybench.protocol.interpreter import *; resolve_interpreter({python!r}, Path())"
+    with subprocess.Popen([sys.executable, "-c", call]) as parent:
+        program = started(tmp_path / "pid")
+        family = [program, *program.parents()[:1], *program.children()]
+        parent.kill()
+    assert have_ended(family)
+
+
+def test_a_program_without_an_answer_is_killed_and_its_error_contains_no_source_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter_module, "_TIMEOUT_SECONDS", 0.5)
+    python = script(tmp_path / "python", f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    with pytest.raises(EngineUnavailable, match=r"does not run as Python: no answer within 0.5 s$"):
+        resolve_interpreter(python, tmp_path / "links")
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(

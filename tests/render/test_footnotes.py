@@ -52,7 +52,9 @@ def test_differing_versions_of_environments_are_listed() -> None:
             result("tf@new/cpu", tf="2.22", python="3.11.7"),
             result("jax/cpu", jax="0.7"),
             result("jax@copy/cpu", jax="0.7", python="3.11.7"),
-            unmeasured("flux@none/cpu", "unavailable", "no", environment="none", versions={"environment": {}}),
+            unmeasured(
+                "flux@none/cpu", "unavailable", "no", environment="none", versions={"environment": {}, "inherited": {}}
+            ),
         ),
         [],
     )
