@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 
 from polybench.render.table import Records, one_line
+
+_FORMULA = tuple("=+-@＝＋－＠")  # noqa: RUF001 - spreadsheets accept the full-width ones
+"""Characters with which a spreadsheet's formulas begin, which may run programs and send data."""
 
 
 def render(records: Records) -> str:
@@ -20,4 +24,12 @@ def render(records: Records) -> str:
 def _field(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return one_line(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    text = one_line(value)
+    if text.startswith(_FORMULA):
+        with contextlib.suppress(ValueError):
+            float(text)
+            return text
+        return f"'{text}"
+    return text

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tabulate import LATEX_ESCAPE_RULES, tabulate
 
-from polybench.render.table import Table
+from polybench.render.table import Table, one_line
 
 _INVALID_IN_LABELS = re.compile(r"[^A-Za-z0-9-]+")
 """Characters that labels or packages do not accept."""
@@ -34,7 +34,7 @@ def render(table: Table) -> str:
 
 def _tables(table: Table) -> Iterator[str]:
     if table.rows:
-        rows, titles = [list(row) for row in table.rows], [column.title for column in table.columns]
+        rows, titles = [list(map(one_line, row)) for row in table.rows], [column.title for column in table.columns]
         alignment = ["right" if column.numeric else "left" for column in table.columns]
         yield tabulate(rows, titles, "latex_booktabs", colalign=alignment, disable_numparse=True)
     for one in (*table.tables, *([table.published] if table.published else [])):
@@ -53,4 +53,4 @@ def _notes(table: Table) -> Iterator[str]:
 
 def _escape(text: str) -> str:
     """Escape text by the rules that tabulate applies to table cells."""
-    return "".join(LATEX_ESCAPE_RULES.get(character, character) for character in text)
+    return "".join(LATEX_ESCAPE_RULES.get(character, character) for character in one_line(text))

