@@ -97,6 +97,8 @@ class SlurmExecutor:
     def __init__(self, target: str) -> None:
         _, _, folder = target.partition(":")
         self._folder = (Path(folder).expanduser() if folder else results_folder() / "slurm").absolute()
+        if not str(self._folder).isprintable():  # it becomes a line of a job's script
+            raise BadInput(f"--on slurm: {self._folder}: expected a folder without line breaks and control characters")
         self._jobs: dict[str, _Job] = {}
         self._ending_jobs: list[_Job] = []
         self._minutes: dict[str, float] = {}  # time limits of partitions

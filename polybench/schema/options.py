@@ -360,6 +360,11 @@ def _parse(key: str) -> tuple[str, int | None]:
     return match[1], int(match[2]) if match[2] else None
 
 
+_PUNCTUATION = {"accelerator": "._-"} | dict.fromkeys(("resources", "partition", "constraint"), "._-,:@&|*+%=!/()[]")
+"""Field of a machine group -> characters that it may contain apart from letters and digits.
+
+Schedulers read the values, some of them as options or lines of a script."""
+
 Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)", max_length=60)]
 
 
@@ -388,6 +393,14 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     price: PositiveFloat | None = None
     """Dollars per hour for the machine, or per GPU if configurations with replicas use several GPUs. None
     uses the study's prices."""
+
+    def __post_init__(self) -> None:
+        for name, punctuation in _PUNCTUATION.items():
+            value = getattr(self, name)
+            if value is not None and not re.fullmatch(rf"[A-Za-z0-9{re.escape(punctuation)}]+", value):
+                raise BadInput(
+                    f"{name} {value!r}: expected letters, digits and {' '.join(punctuation)} only: remove the others"
+                )
 
     def study(self, study: Study) -> Study:
         """Return the study with this machine's devices and price.

@@ -110,6 +110,15 @@ def write_messages(folder: Path, *messages: Message) -> Path:
     return folder
 
 
+def test_a_folder_that_would_add_lines_to_a_job_script_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = "/tmp/x\n#SBATCH --account=other\ntouch /tmp/attacked"
+    with pytest.raises(BadInput, match="without line breaks"):
+        SlurmExecutor(f"slurm:{folder}")
+    monkeypatch.setenv("POLYBENCH_RESULTS", folder)
+    with pytest.raises(BadInput, match="without line breaks"):
+        SlurmExecutor("slurm")
+
+
 @pytest.mark.parametrize(
     ("limit", "minutes"),
     [("1:00:00", 60), ("30:00", 30), ("2-12:00:00", 3600), ("infinite", float("inf")), ("n/a", float("inf"))],

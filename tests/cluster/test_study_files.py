@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+import polybench
 from polybench.cli import app
 from polybench.errors import BadInput
 from polybench.planning.study_file import read
@@ -40,6 +41,27 @@ def test_resources_that_only_this_machine_lacks_are_accepted(
     file.write_text('engines = ["fake"]\nbaseline = "x:fake/tpu"\n[[machines]]\nlabel = "x"\n')
     with pytest.raises(BadInput, match="fake/tpu"):
         read(file)
+
+
+@pytest.mark.parametrize("field", ["label", "accelerator", "resources", "partition", "constraint"])
+@pytest.mark.parametrize(
+    "text", ["\n#SBATCH --account=x", "\r", "\u2028", "\0", ";reboot", "$(x)", "`x`", "'", '"', "\\", " --x", ""]
+)
+def test_a_value_of_a_machine_that_is_more_than_a_name_is_rejected(field: str, text: str, tmp_path: Path) -> None:
+    machine = {"label": "x"} | {field: text and f"a{text}"}
+    file = tmp_path / "study.toml"
+    file.write_bytes(msgspec.toml.encode({"engines": ["fake"], "machines": [machine]}))
+    with pytest.raises(BadInput, match=rf"study.toml:\d+: .*{field}"):
+        read(file)
+    with pytest.raises(BadInput, match=field):
+        polybench.compare(engines=["fake"], on="slurm", machines=[machine])
+
+
+def test_values_with_the_syntax_of_slurm_and_ray_are_accepted() -> None:
+    for constraint in ("intel&gpu", "[rack1|rack2]", "(a&b)|c", "graphics*4", "!slow"):
+        MachineGroup(
+            constraint=constraint, partition="main,long", accelerator="NVIDIA-A100_80.g", resources="node:10.0.0.1"
+        )
 
 
 def test_remote_replicas_are_not_limited_by_local_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
