@@ -145,6 +145,13 @@ class Engine(ABC):
         Return the wall-clock seconds of the n steps; the device is synchronized before the clock stops.
         """
 
+    def inactive_variant(self) -> str:
+        """Return why the steps so far ran without a variant of the job, and the fix; "" if all were in effect.
+
+        Frameworks turn off compilation without an error, for example through an environment variable.
+        """
+        return ""
+
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:  # noqa: ARG002
         """Train like `run_steps` without exchanging gradients; None if the exchange cannot be omitted."""
         return None

@@ -129,6 +129,8 @@ class Worker:
         for step in range(warmup_steps):
             seconds.append(engine.run_steps(step, 1))
             losses.append(require_finite_loss(engine, f"in step {step} of the warm-up"))
+        if warmup_steps:
+            self._require_variants()
         first, second, *_ = [*seconds, 0.0, 0.0]
         startup = Startup(
             process_seconds=self._process_seconds,
@@ -169,7 +171,13 @@ class Worker:
 
     def run_steps(self, first_step: int, steps: int) -> float | None:
         self.engine.run_steps(first_step, steps)
+        self._require_variants()
         return _finite_or_none(self.engine.loss())
+
+    def _require_variants(self) -> None:
+        """Raise ConfigurationFailed if the framework has silently turned off what is measured."""
+        if reason := self.engine.inactive_variant():
+            raise ConfigurationFailed(reason)
 
     def measure_block(self, steps: int, injected_delay: float) -> BlockMeasured:
         block = measure_block(self.engine, steps, injected_delay)

@@ -15,9 +15,12 @@ from unittest.mock import patch
 
 import pytest
 
+from polybench.runner.progress import NullProgress
+from polybench.runner.study import run_study
+from polybench.schema.options import Study
 from tests.engine_matrix import CHAINED, LENET_CELLS
 from tests.engines.conftest import result_or_skip
-from tests.engines.engine_fixtures import load_fixture
+from tests.engines.engine_fixtures import EngineFixture, in_process_of, load_fixture
 
 
 def channels_last(engine: Any) -> object:
@@ -37,7 +40,7 @@ def channels_last(engine: Any) -> object:
 
 def compiled(_: Any) -> object:
     """Number of graphs that the compiler has generated since the engine was built."""
-    return importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
+    return importlib.import_module("polybench.engines.torch.training").compiled_graphs()
 
 
 def eager(engine: Any) -> object:
@@ -158,6 +161,7 @@ def observe_variant(name: str, variants: tuple[str, ...], folder: Path) -> objec
     engine = fixture.engine
     engine.run_steps(0, 2)
     effect = EFFECTS[name].observe(engine)
+    assert engine.inactive_variant() == ""
     engine.close()
     return effect
 
@@ -182,3 +186,45 @@ def test_a_variant_has_its_effect_but_the_plain_engine_does_not(
     assert observed == plain != changed
     # Skipped without a package that only the variant needs.
     assert result_or_skip(processes(engine, (variant,)).submit(observe_variant, name, (variant,), problem)) == changed
+
+
+class TurnedOff(NamedTuple):
+    """A configuration that a variable turns off without an error, and the reported problem."""
+
+    configuration: str
+    variable: str
+    value: str
+    problem: str
+
+
+TURNED_OFF = (
+    TurnedOff("torch+compile", "TORCHDYNAMO_DISABLE", "1", "torch.compile ran the step eagerly"),
+    TurnedOff("torch+compile", "TORCH_COMPILE_OVERRIDE_BACKENDS", ">=0:eager", "torch.compile ran the step eagerly"),
+    TurnedOff("jax", "JAX_DISABLE_JIT", "1", "JAX ran the step without jit"),
+    TurnedOff("keras+jax", "JAX_DISABLE_JIT", "1", "JAX ran the step without jit"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("off", TURNED_OFF, ids=lambda off: f"{off.configuration} {off.variable}")
+def test_a_configuration_that_is_silently_off_fails_with_the_variable(
+    off: TurnedOff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(off.configuration.partition("+")[0])
+    monkeypatch.setenv(off.variable, off.value)
+    study = Study(engines=(off.configuration,), devices=("cpu",), data="synthetic", batch_size=4, parity_steps=1)
+    (result,) = run_study(study, NullProgress(), store=None, parity_check="only").results
+    assert (result.status, result.reason) == ("failed", f"{off.problem}: expected compiled code: unset {off.variable}")
+    assert result.versions["inherited"][off.variable] == off.value
+
+
+@in_process_of("tf", "keras")
+def test_functions_that_run_eagerly_are_reported(fixture: EngineFixture) -> None:
+    tensorflow = importlib.import_module("tensorflow")
+    fixture.build()
+    tensorflow.config.run_functions_eagerly(True)
+    fixture.engine.run_steps(0, 1)
+    assert "TensorFlow ran every tf.function eagerly" in fixture.engine.inactive_variant()
+    tensorflow.config.run_functions_eagerly(False)
+    fixture.engine.run_steps(0, 1)
+    assert fixture.engine.inactive_variant() == ""

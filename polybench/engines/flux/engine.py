@@ -199,6 +199,11 @@ class FluxEngine(Engine):
             return sum(self._run_with_masks(step) for step in steps)
         return float(self._run_steps(self._trainer, self._batches, steps.start, len(steps)))
 
+    def inactive_variant(self) -> str:
+        if "mkl" not in self._job.variants or "mkl" in (blas := self.probe().build["blas"]):
+            return ""
+        return f"Julia's BLAS is {blas}: expected MKL: remove the code that loads another BLAS after MKL.jl"
+
     def loss(self) -> float:
         return float(self._polybench.last_loss(self._trainer))
 

@@ -21,6 +21,7 @@ from polybench.engines.jax.pipeline import Pipeline
 from polybench.engines.jax.training import State, compile_functions, make_optimizer, set_learning_rate
 from polybench.engines.job import EngineInfo, Job
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks, scheduled_steps
+from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
@@ -115,6 +116,11 @@ class JaxEngine(Engine):
         seconds = perf_counter() - start
         self._loss = loss
         return seconds
+
+    def inactive_variant(self) -> str:
+        if self._functions.step._cache_size():  # compiled versions of the step
+            return ""
+        return explain_eager("JAX ran the step without jit", "JAX_DISABLE_JIT")
 
     def _set_learning_rate(self, rate: float) -> None:
         set_learning_rate(self._state.optimizer, rate)

@@ -40,6 +40,10 @@ class Backend:
     def synchronize(self, values: list[Any]) -> None:
         """Return when these tensors have been computed."""
 
+    def explain_eager(self) -> str:
+        """Return why Keras did not compile the step; "" if it did, or the backend compiles none."""
+        return ""
+
     def count_allocations(self, train: Callable[[], object], steps: int) -> Allocations:  # noqa: ARG002
         """Train, and count allocations per step; empty without a source."""
         return Allocations()

@@ -99,6 +99,11 @@ class KerasEngine(Engine):
         self._loss = loss
         return seconds
 
+    def inactive_variant(self) -> str:
+        if keras.backend.backend() != self._name:
+            return f"Keras runs on {keras.backend.backend()}: expected {self._name}: unset KERAS_BACKEND"
+        return self._backend.explain_eager()
+
     def loss(self) -> float:
         return float(self._loss)
 

@@ -9,6 +9,7 @@ import jaxlib
 
 from polybench.engines.job import Job
 from polybench.engines.keras.backend import Backend, LossAndGradients
+from polybench.engines.shared.frameworks import explain_eager
 
 
 class JaxBackend(Backend):
@@ -40,6 +41,9 @@ class JaxBackend(Backend):
             return loss, gradients
 
         return loss_and_gradients
+
+    def explain_eager(self) -> str:
+        return explain_eager("JAX ran the step without jit", "JAX_DISABLE_JIT") if jax.config.jax_disable_jit else ""
 
     def synchronize(self, values: list[Any]) -> None:
         jax.block_until_ready(values)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from polybench.engines.job import Job
 from polybench.engines.keras.backend import Backend, LossAndGradients
 from polybench.engines.shared import tensorflow
+from polybench.engines.shared.frameworks import explain_eager
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
@@ -27,6 +28,9 @@ class TensorFlowBackend(Backend):
     def gradients(self, model: Any, loss_function: Any) -> LossAndGradients:
         compiled: LossAndGradients = tf.function(tensorflow.make_loss_and_gradients(model, loss_function))
         return compiled
+
+    def explain_eager(self) -> str:
+        return explain_eager("TensorFlow ran every tf.function eagerly") if tf.config.functions_run_eagerly() else ""
 
     def count_allocations(self, train: Callable[[], object], steps: int) -> Allocations:
         return tensorflow.count_allocations(train, steps, on_gpu=False)

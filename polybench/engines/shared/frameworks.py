@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,13 @@ def import_framework(module: str, product: str, extra: str) -> ModuleType:
         raise EngineUnavailable(
             f"{product} is installed, but importing it fails: {error}", f"pip install --force-reinstall {module}"
         ) from error
+
+
+def explain_eager(problem: str, *variables: str) -> str:
+    """Return a problem and its fix: the environment variables with these prefixes, or else code that runs at start."""
+    found = sorted(name for name in os.environ if name.startswith(variables)) if variables else []
+    fix = f"unset {', '.join(found)}" if found else "remove the sitecustomize.py or .pth file that turns it off"
+    return f"{problem}: expected compiled code: {fix}"
 
 
 def has_cuda_driver() -> bool:

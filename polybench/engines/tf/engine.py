@@ -15,6 +15,7 @@ import tensorflow as tf
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_input, scheduled_steps
+from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.keras_layers import conventions, lstm_options
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.keras_model import CanonicalModel
@@ -128,6 +129,12 @@ class TensorFlowEngine(Engine):
 
     def run_steps(self, first: int, n: int) -> float:
         return self._time(self._prepare_training(first, n))
+
+    def inactive_variant(self) -> str:
+        is_traced = self._uses_fit or "eager" in self._job.variants or self._step.experimental_get_tracing_count()
+        if is_traced and not tf.config.functions_run_eagerly():
+            return ""
+        return explain_eager("TensorFlow ran every tf.function eagerly")
 
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:
         if self._replicas is None:

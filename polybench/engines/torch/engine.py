@@ -15,6 +15,7 @@ import torch
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import COLD_START, EngineInfo, Job, Rank
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault, scheduled_steps
+from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.engines.torch.device import find_device, set_tf32
@@ -25,6 +26,7 @@ from polybench.engines.torch.replicas import Replicas
 from polybench.engines.torch.training import (
     GraphedStep,
     check_cudagraph_support,
+    compiled_graphs,
     make_loss_function,
     make_optimizer,
     make_training_step,
@@ -150,6 +152,11 @@ class TorchEngine(Engine):
         seconds = perf_counter() - start
         self._loss = loss.detach()
         return seconds
+
+    def inactive_variant(self) -> str:
+        if "compile" not in self._job.variants or compiled_graphs():
+            return ""
+        return explain_eager("torch.compile ran the step eagerly", "TORCHDYNAMO_", "TORCH_COMPILE_")
 
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:
         with self._replicas.no_sync():

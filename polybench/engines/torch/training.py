@@ -89,6 +89,14 @@ def check_cudagraph_support(job: Job) -> None:
         )
 
 
+def compiled_graphs() -> int:
+    """Count the graphs that TorchInductor has compiled in this process; 0 if it compiled any of them with an error."""
+    from torch._dynamo.utils import counters  # takes a second, so only if needed
+
+    by_inductor = counters["inductor"] and not counters["aot_autograd"]["not_ok"]
+    return int(counters["stats"]["unique_graphs"]) if by_inductor else 0
+
+
 class GraphedStep:
     """Training step, (images, labels) -> loss, captured once and replayed; the next call overwrites the loss.
 

@@ -83,6 +83,9 @@ def environment(
         "PYTHON_JULIACALL_OPTIMIZE": "2",
         "PYTHON_JULIACALL_CHECK_BOUNDS": "auto",
         "PYTHON_JULIACALL_COMPILED_MODULES": "yes",
+        "PYTHON_JULIACALL_COMPILE": "yes",
+        "PYTHON_JULIACALL_INLINE": "yes",
+        "PYTHON_JULIACALL_STARTUP_FILE": "no",
     }
 
 
