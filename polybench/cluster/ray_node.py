@@ -12,7 +12,6 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ import platformdirs
 
 from polybench.cluster.local import NodeProcess
 from polybench.cluster.messages import Fingerprint, Message, Task, current_fingerprint
+from polybench.data import data_files
 from polybench.data.file_cache import sha256
 from polybench.errors import BadInput
 
@@ -93,33 +93,35 @@ _CACHE_FOLDER = "cluster-data"
 
 
 def content_sha256(path: Path) -> str:
-    """Hash a file's bytes, or the names and bytes of a folder's files, independent of their order and times.
+    """Hash a file's bytes, or the names and bytes of a data set's files, independent of their order and times.
 
     Raises:
-        BadInput: a link in the folder points to a parent folder.
+        BadInput: there is no data set.
     """
     if path.is_file():
         return sha256(path)
     digest = hashlib.sha256()
-    for one in _files(path):
+    for one in data_files(path):
         digest.update(f"{one.relative_to(path).as_posix()}\0{sha256(one)}\n".encode())
     return digest.hexdigest()
 
 
 def pack(path: Path) -> bytes:
-    """Return the file or folder as a tar archive.
+    """Return a data set as a tar archive, without other files of its folder, such as `.env` and keys.
 
     Raises:
         BadInput: it is too large to send.
     """
-    size = sum(one.stat().st_size for one in ([path] if path.is_file() else _files(path)))
+    files = data_files(path)
+    size = sum(one.stat().st_size for one in files)
     if size > MAX_UPLOAD_BYTES:
         raise BadInput(
             f"--data {path}: {size / 2**30:.1f} GiB are too large to send; copy them to the same path on every machine"
         )
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:  # as the hash does
-        tar.add(path, arcname=path.name)
+        for one in files:
+            tar.add(one, arcname=path.name / one.relative_to(path), recursive=False)
     return buffer.getvalue()
 
 
@@ -134,7 +136,9 @@ def find_data(data: Data) -> Path | None:
 
 
 def _is_intact(path: Path, data: Data) -> bool:
-    return path.exists() and content_sha256(path) == data.sha256
+    with contextlib.suppress(BadInput):
+        return path.exists() and content_sha256(path) == data.sha256
+    return False
 
 
 def unpack(content: bytes, data: Data) -> Path:
@@ -159,19 +163,3 @@ def unpack(content: bytes, data: Data) -> Path:
             shutil.rmtree(path.parent, ignore_errors=True)
             received.rename(path.parent)
     return path
-
-
-def _files(folder: Path) -> list[Path]:
-    """Return all readable files below the folder, following links to folders as the image reader does."""
-    return sorted(_files_below(folder, frozenset()))
-
-
-def _files_below(folder: Path, ancestors: frozenset[Path]) -> Iterator[Path]:
-    real = folder.resolve()
-    if real in ancestors:
-        raise BadInput(f"{folder} is a link to a parent folder; remove it")
-    for path in folder.iterdir():
-        if path.is_dir():
-            yield from _files_below(path, ancestors | {real})
-        elif path.is_file():
-            yield path

@@ -5,11 +5,12 @@ ADD A DATA SET: a file with a generator of `Chunk`s, and a row in `_PUBLISHED`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import platformdirs
@@ -29,7 +30,7 @@ from polybench.data.array_chunks import (
     map_chunks,
     write_chunks,
 )
-from polybench.data.disk import check_free_space
+from polybench.data.disk import check_free_space, is_file
 from polybench.data.file_cache import FileCache, cache_key
 from polybench.data.image_folder import find_images, is_image_folder, read_images
 from polybench.errors import BadInput
@@ -75,12 +76,13 @@ class _Inputs(NamedTuple):
 
 
 class _Published(NamedTuple):
-    """A published data set: what it has, which networks can take it, and where its files are in a folder."""
+    """A published data set: what it has, which networks can take it, where it is, and patterns of its files there."""
 
     title: str
     contents: str
     fits: Callable[[_Inputs], bool]
     locate: Callable[[Path], Path | None]
+    files: tuple[str, ...]
     hint: str
     models: str
 
@@ -91,6 +93,7 @@ _PUBLISHED: dict[DatasetName, _Published] = {
         "images of 3 x 32 x 32 in 10 classes",
         lambda inputs: inputs == (IMAGE_SHAPE, CLASSES, None),
         cifar10.locate,
+        ("data_batch_*", "test_batch*", "batches.meta*"),
         cifar10.HINT,
         "--model lenet",
     ),
@@ -99,6 +102,7 @@ _PUBLISHED: dict[DatasetName, _Published] = {
         "images of 1 x 28 x 28 in 10 classes",
         lambda inputs: inputs == (mnist.IMAGE_SHAPE, mnist.CLASSES, None),
         mnist.locate,
+        ("*-ubyte", "*-ubyte.gz"),
         mnist.HINT,
         "--model mnist-cnn or mnist-mlp",
     ),
@@ -107,6 +111,7 @@ _PUBLISHED: dict[DatasetName, _Published] = {
         f"reviews from at least {imdb.MIN_TOKENS} tokens in {imdb.CLASSES} classes",
         lambda inputs: (inputs.vocabulary or 0) >= imdb.MIN_TOKENS and inputs.classes == imdb.CLASSES,
         imdb.locate,
+        ("train/*/*.txt", "test/*/*.txt"),
         imdb.HINT,
         "--model imdb-bilstm",
     ),
@@ -157,6 +162,25 @@ def open_dataset(
     if data == "auto":
         return _make_synthetic(seed, scratch, split, inputs)
     raise BadInput(f"--data {data}: {_problem(data, folder, inputs)}")
+
+
+def data_files(path: Path) -> list[Path]:
+    """Return the files that `open_dataset` reads at this path, and none of the others in a folder.
+
+    Raises BadInput if there is no data set.
+    """
+    files: list[Path] = []
+    for published in _PUBLISHED.values():
+        if (source := published.locate(path)) is not None:
+            files += [source, *(file for pattern in published.files for file in source.glob(pattern))]
+    if _is_user_image_folder(str(path)):
+        for split in get_args(Split):
+            with contextlib.suppress(*([BadInput] if files or split == "test" else [])):
+                files += find_images(path, split).files
+    files = sorted({*filter(is_file, files)})
+    if not files:
+        raise BadInput(f"--data {path}: no data set found: expected {_EXPECTED}")
+    return files
 
 
 def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -> int:

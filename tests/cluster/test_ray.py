@@ -312,6 +312,7 @@ def test_name_of_a_data_set_is_not_a_folder_to_send(
     task = Task(header=new_header(), study=Study(), fingerprint=current_fingerprint())
     for name, is_sent in (("cifar10", False), ("mine", True)):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "data_batch_1.bin").touch()
         data = executor._describe_data(msgspec.structs.replace(task, study=Study(data=name)))
         assert (data is not None) == is_sent
 

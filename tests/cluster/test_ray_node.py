@@ -11,17 +11,19 @@ import pytest
 from polybench.cluster import ray_node
 from polybench.cluster.messages import Task, current_fingerprint
 from polybench.cluster.ray_node import Data, NodeActor, cached_path, content_sha256, find_data, pack, unpack
+from polybench.data.image_folder import find_images
 from polybench.errors import BadInput
 from polybench.runner.prepare import new_header
 from polybench.schema.options import Study
+from tests import small_datasets
 
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
     folder = tmp_path / "images"
-    (folder / "cat").mkdir(parents=True)
-    (folder / "cat" / "1.png").write_bytes(b"one")
-    (folder / "2.png").write_bytes(b"two")
+    for name, content in {"cat/1.png": b"one", "dog/2.png": b"two"}.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(content)
     return folder
 
 
@@ -32,44 +34,56 @@ def described(path: Path, folder: str = "/of/the/driver") -> Data:
 
 def link_to_file(folder: Path) -> None:
     (folder.parent / "elsewhere.png").write_bytes(b"three")
-    (folder / "3.png").symlink_to(folder.parent / "elsewhere.png")
+    (folder / "cat" / "3.png").symlink_to(folder.parent / "elsewhere.png")
 
 
 def link_to_folder(folder: Path) -> None:
-    (folder.parent / "dogs" / "young").mkdir(parents=True)
-    (folder.parent / "dogs" / "young" / "3.png").write_bytes(b"three")
-    (folder / "dog").symlink_to(folder.parent / "dogs")
+    (folder.parent / "birds" / "young").mkdir(parents=True)
+    (folder.parent / "birds" / "young" / "3.png").write_bytes(b"three")
+    (folder / "bird").symlink_to(folder.parent / "birds")
 
 
 @pytest.mark.parametrize("change", [lambda _: None, link_to_file, link_to_folder])
-def test_folder_is_received_with_all_that_its_links_point_to(images: Path, change: Callable[[Path], object]) -> None:
+def test_folder_is_received_with_all_images_that_its_links_point_to(
+    images: Path, change: Callable[[Path], object]
+) -> None:
     change(images)
     data = described(images)
     assert find_data(data) is None
     path = unpack(pack(images), data)
     assert path == cached_path(data) == find_data(data)
-    expected = sorted(file.read_bytes() for file in ray_node._files(images))
-    assert sorted(file.read_bytes() for file in path.rglob("*.png")) == expected
+    contents = [[file.read_bytes() for file in find_images(folder, "train").files] for folder in (images, path)]
+    assert contents[0] == contents[1]
+
+
+def test_only_the_files_of_a_data_set_are_sent(tmp_path: Path, images: Path) -> None:
+    (keys := tmp_path / "keys").mkdir()
+    (keys / "x.png").write_bytes(b"secret")
+    cifar = small_datasets.cifar_folder(tmp_path, 50)
+    for folder in (images, images / "cat", cifar):
+        for name in (".env", ".git/config", "id_rsa", "server.pem", ".netrc", ".aws/x", "cat/x.json", "cat/x.ipynb"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(b"secret")
+        (folder / "link").symlink_to(keys / "x.png")
+        (folder / ".hidden").symlink_to(keys)
+    assert b"secret" not in pack(images) + pack(cifar)
+    names = {path.name for path in unpack(pack(cifar), described(cifar)).iterdir()}
+    assert names == {path.name for path in cifar.iterdir() if "batch" in path.name}
+    with pytest.raises(BadInput, match="no data set found"):
+        pack(keys)
 
 
 def test_file_is_received_unchanged(images: Path) -> None:
-    file = images / "2.png"
+    file = images / "dog" / "2.png"
     assert unpack(pack(file), described(file)).read_bytes() == b"two"
 
 
 def test_hash_depends_on_names_and_content(images: Path) -> None:
     digest = content_sha256(images)
-    os.utime(images / "2.png", (0, 0))
+    os.utime(images / "dog" / "2.png", (0, 0))
     assert content_sha256(images) == digest
-    (images / "2.png").rename(images / "3.png")
+    (images / "dog" / "2.png").rename(images / "dog" / "3.png")
     assert content_sha256(images) != digest
-
-
-@pytest.mark.parametrize("target", ["images", "images/cat"])
-def test_link_to_a_parent_folder_is_named(images: Path, target: str) -> None:
-    (images / "cat" / "all").symlink_to(images.parent / target)
-    with pytest.raises(BadInput, match="cat/all is a link to a parent folder; remove it"):
-        content_sha256(images)
 
 
 def test_data_shared_by_several_nodes_are_replaced_only_if_damaged(images: Path) -> None:
@@ -77,7 +91,7 @@ def test_data_shared_by_several_nodes_are_replaced_only_if_damaged(images: Path)
     path = unpack(pack(images), data)
     before = path.stat().st_ino
     assert unpack(pack(images), data).stat().st_ino == before
-    (path / "2.png").write_bytes(b"damaged")
+    (path / "dog" / "2.png").write_bytes(b"damaged")
     assert find_data(data) is None
     assert content_sha256(unpack(pack(images), data)) == data.sha256
     assert [folder.name for folder in path.parent.parent.iterdir()] == [path.parent.name]
