@@ -17,7 +17,7 @@ from polybench.results.comparisons import compare_results, correct_for_number
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.measurements import LayersDocument
-from polybench.schema.result import Comparison, Result
+from polybench.schema.result import SINGLE_PROCESS, Comparison, Result
 from polybench.schema.study import StudyDocument
 
 _MIN_POINTS = 3
@@ -95,12 +95,14 @@ def _compare(
     document: StudyDocument, baseline: Result, other: Result, found: Comparison | None, saved: SavedDocuments
 ) -> ExplainedComparison:
     seconds, interval = step_time_difference(baseline, other)
-    layers = find_layers(document, saved.layers, [baseline.configuration, other.configuration])
-    breakdowns = (
-        None if layers is None else layer_breakdown(baseline, other, layers),
-        _batch_size_breakdown(document, baseline, other, saved),
-        startup_breakdown(baseline, other),
-    )
+    breakdowns: Sequence[Breakdown | None] = ()
+    if explainable := found is not None and not found.is_inconclusive:
+        layers = find_layers(document, saved.layers, [baseline.configuration, other.configuration])
+        breakdowns = (
+            None if layers is None else layer_breakdown(baseline, other, layers),
+            _batch_size_breakdown(document, baseline, other, saved),
+            startup_breakdown(baseline, other),
+        )
     pair = ExplainedComparison(
         configuration=other.configuration,
         baseline=baseline.configuration,
@@ -113,7 +115,7 @@ def _compare(
         inconclusive_reason=_inconclusive_reason(found),
         breakdowns=[one for one in breakdowns if one is not None],
     )
-    pair.statements = [_with_input_kind(one, document) for one in pair_statements(pair, baseline, other)]
+    pair.statements = [_with_input_kind(one, document) for one in pair_statements(pair, baseline, other, explainable)]
     return pair
 
 
@@ -126,8 +128,8 @@ def _with_input_kind(statement: Statement, document: StudyDocument) -> Statement
 def _inconclusive_reason(found: Comparison | None) -> str | None:
     if found is None:
         return "no round was measured for both"
-    if found.is_significant is None:
-        return found.inconclusive_reason or "there was only one process, and another one may differ; use --processes 5"
+    if found.is_inconclusive:
+        return found.inconclusive_reason or SINGLE_PROCESS
     if found.is_significant:
         return None
     low, high = found.ci95 or (1.0, 1.0)

@@ -27,15 +27,18 @@ _MAX_COMPONENTS = 3
 """Number of statements about components in the direction of the difference; one more is about an offset."""
 
 
-def pair_statements(pair: ExplainedComparison, baseline: Result, other: Result) -> Iterator[Statement]:
-    """Yield all statements about a pair: whether it is conclusive, the difference, and its breakdowns."""
+def pair_statements(
+    pair: ExplainedComparison, baseline: Result, other: Result, explainable: bool
+) -> Iterator[Statement]:
+    """Yield the difference of a pair and its breakdowns, or the reason why there is nothing to explain."""
     if pair.inconclusive_reason is not None:
         yield Statement(
             text=f"The difference between {pair.configuration} and {pair.baseline} is inconclusive:"
             f" {pair.inconclusive_reason}.",
             evidence="speedup",
-            seconds=pair.difference_seconds,
         )
+    if not explainable:
+        return
     yield _difference(pair)
     for result in (other, baseline):
         if result.caveat:

@@ -87,6 +87,9 @@ def suggested_measurements(
     """Yield a statement for each missing measurement that would help; saved documents come the newest first."""
     compared = {configuration for pair in pairs for configuration in (pair.configuration, pair.baseline)}
     ranked = [result for result in document.results if result.configuration in compared]
+    if any(pair.inconclusive_reason for pair in pairs):
+        again = for_comparison(study, map(engine_of, ranked), processes=max(5, study.processes), wait_idle=60.0)
+        yield _missing("a difference on an idle machine", "speedup", command_line("compare", again))
     yield from _suggest_layers(document, study, pairs, layers)
     if any(pair.breakdown("batch size") is None for pair in pairs):
         yield _missing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from polybench.schema.measurements import LayersDocument
+from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.metadata import Settings
 from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
@@ -13,6 +13,9 @@ from polybench.storage.anonymize import is_anonymized
 
 Axis = Literal["batch_size", "threads", "malloc"]
 """Setting in which a related study may differ."""
+
+_MAX_DIFFERENCE = 0.2
+"""Fraction by which the step next to the layers may differ from the study's."""
 
 _EQUAL_SETTINGS = ("model", "data_sha256", "batch_size", "optimizer", "threads", "malloc")
 
@@ -30,14 +33,18 @@ def find_layers(
 ) -> LayersDocument | None:
     """Return the first related document with the layers of all these configurations.
 
-    The study's input may differ, because layers are always timed with preloaded batches.
+    The study's input may differ, because layers are always timed with preloaded batches. Layers of a step whose time
+    is more than 20 % away from the study's come from another state of the machine, so they do not count.
     """
     for document in documents:
         if not (_same_settings(study.settings, document.settings) and _same_machine(study, document)):
             continue
         found = [document.configuration(configuration) for configuration in configurations]
         if all(
-            layers and layers.rows and _same_versions(layers.versions, study.result(configuration).versions)
+            layers
+            and layers.rows
+            and _same_versions(layers.versions, study.result(configuration).versions)
+            and _same_step_time(layers, study.result(configuration))
             for configuration, layers in zip(configurations, found, strict=True)
         ):
             return document
@@ -64,6 +71,13 @@ def find_variations(
         ):
             found[value] = [Variation(value, other, results[configuration]) for configuration in configurations]
     return list(found.values())
+
+
+def _same_step_time(layers: ConfigurationLayers, result: Result) -> bool:
+    if layers.step_seconds is None or result.step_time is None:
+        return False
+    waiting = (result.pipeline and result.pipeline.data_wait_seconds_per_step) or 0.0
+    return abs(layers.step_seconds / (result.step_time.median - waiting) - 1) <= _MAX_DIFFERENCE
 
 
 def _differ_only_in(study: StudyDocument, other: StudyDocument, axis: Axis) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -19,8 +19,7 @@ from polybench.render.layers import layer_records
 from polybench.render.table import Sort
 from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
 from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
-from polybench.schema.metrics import Metric, select_metrics
-from polybench.schema.result import Result
+from polybench.schema.metrics import select_metrics
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store, load_document, results_folder
 
@@ -98,12 +97,12 @@ class StudyResult(SavedResult[StudyDocument]):
         """Return a dictionary per configuration: its names, its status, and the columns' values in SI units.
 
         A column with an interval, such as `speedup`, adds `speedup_low` and `speedup_high`, which may be
-        None.
+        None. A comparison adds `speedup_inconclusive`.
         """
         metrics = select_metrics(columns)
         return [
             {name: getattr(result, name) for name in _CONFIGURATION_FIELDS}
-            | {name: value for metric in metrics for name, value in _values(metric, result)}
+            | {name: value for metric in metrics for name, value in metric.fields(result).items()}
             for result in self.document.results
         ]
 
@@ -142,14 +141,6 @@ class StudyResult(SavedResult[StudyDocument]):
 
     def __repr__(self) -> str:
         return f"<StudyResult {self.document.id}: {', '.join(r.configuration for r in self.document.results)}>"
-
-
-def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str | None]]:
-    yield metric.name, metric.value(result)
-    if metric.has_interval:
-        low, high = metric.interval(result) or (None, None)
-        yield f"{metric.name}_low", low
-        yield f"{metric.name}_high", high
 
 
 class ParityResult(DocumentResult[StudyDocument]):

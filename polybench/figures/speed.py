@@ -35,8 +35,8 @@ def draw(study: StudyDocument) -> Figure:
     single = any(comparison.scope == "single_process" for _, comparison in rows)
     scope = "within a single process" if single else "over processes"
     note = (
-        f"Above 1 is faster. Error bars are 95% intervals {scope}. Hollow marks are the baseline and"
-        " differences that are not significant or inconclusive."
+        f"Above 1 is faster. Error bars are 95% intervals {scope}. Hollow marks are not proven to differ"
+        " from the baseline."
     )
     unranked = [result.configuration for result in study.results if result.is_measured and not result.is_ranked]
     if unranked:
@@ -87,4 +87,4 @@ def _mark(result: Result, comparison: Comparison, colour: str) -> Trace:
 def _label(result: Result, comparison: Comparison) -> str:
     if comparison.baseline == result.configuration:
         return "baseline"
-    return units.format_with_ci(comparison.speedup, comparison.ci95)
+    return "inconclusive" if comparison.is_inconclusive else units.format_with_ci(comparison.speedup, comparison.ci95)

@@ -41,6 +41,8 @@ def headline(sweep: SweepDocument) -> str:
     curves = {curve.configuration: curve for curve in sweep.curves}
     if not sweep.fastest:
         return "Nothing was measured."
+    if sweep.inconclusive_reason:
+        return f"Inconclusive: {sweep.inconclusive_reason}."
     best, *others = sweep.fastest
     rate = units.format_count(round(curves[best.configuration].best_items_per_second))
     point = units.format_point(best.parameters)

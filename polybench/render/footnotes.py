@@ -10,7 +10,7 @@ from polybench.schema import units
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import AccuracyDifference, Comparison, Result, library_versions
+from polybench.schema.result import SINGLE_PROCESS, AccuracyDifference, Comparison, Result, library_versions
 from polybench.schema.study import StudyDocument
 
 _MIN_PAUSE = 0.01
@@ -261,10 +261,19 @@ def summary_sentences(study: StudyDocument) -> list[str]:
         for result in ranked
         if (difference := result.accuracy_difference) and difference.baseline in by_configuration
     ]
+    on_gpus = [(result, result.gpu_speedup) for result in ranked if result.gpu_speedup]
     tolerance = study.settings.tolerance
+    inconclusive = [
+        *((" and ".join(_names(other, baseline)), one) for baseline, other, one in compared if one.is_inconclusive),
+        *((f"{result.configuration} and {one.baseline}", one) for result, one in on_gpus if one.is_inconclusive),
+    ]
     return [
-        *(_sentence(*one, tolerance) for one in compared),
-        *(_gpu_sentence(result, result.gpu_speedup, tolerance) for result in ranked if result.gpu_speedup),
+        *(_sentence(*one, tolerance) for one in compared if not one[-1].is_inconclusive),
+        *(_gpu_sentence(*one, tolerance) for one in on_gpus if not one[-1].is_inconclusive),
+        *(
+            f"Inconclusive: {names}."
+            for names in _share_lines((names, one.inconclusive_reason or SINGLE_PROCESS) for names, one in inconclusive)
+        ),
         *(_accuracy_sentence(*one) for one in accuracies),
     ]
 
@@ -273,8 +282,6 @@ def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
     """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
     times = units.format_with_ci(speedup.speedup, speedup.ci95)
     names = f"{times} times as fast as {speedup.baseline}"
-    if speedup.is_significant is None:
-        return f"{result.configuration} ran {names} (inconclusive: {_inconclusive_reason(speedup)})."
     if difference := _no_difference(f"{result.configuration} and {speedup.baseline}", speedup, tolerance):
         return difference
     saved = 1 - 1 / speedup.speedup
@@ -283,9 +290,8 @@ def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
 
 
 def _no_difference(names: str, comparison: Comparison, tolerance: float) -> str | None:
-    """State that two configurations do not differ, or hardly; None for a difference worth naming, or no conclusion."""
-    if comparison.is_significant is None or comparison.ci95 is None:
-        return None
+    """State that two configurations do not differ, or hardly; None for a difference worth naming."""
+    assert comparison.ci95 is not None  # otherwise it is inconclusive
     ratio = f"ratio {units.format_with_ci(comparison.speedup, comparison.ci95)}"
     if comparison.is_significant:
         is_small = abs(math.log(comparison.speedup)) < math.log1p(tolerance)
@@ -304,13 +310,7 @@ def _sentence(baseline: Result, other: Result, comparison: Comparison, tolerance
         faster, slower = _names(baseline, other)
         speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
     names = f"{units.format_with_ci(speedup, interval)} times as fast as {slower}"
-    if comparison.is_significant is None:
-        return f"{faster} ran {names} (inconclusive: {_inconclusive_reason(comparison)})."
     return f"{faster} is {names}."
-
-
-def _inconclusive_reason(comparison: Comparison) -> str:
-    return comparison.inconclusive_reason or "single process"
 
 
 def _accuracy_sentence(baseline: Result, other: Result, difference: AccuracyDifference) -> str:

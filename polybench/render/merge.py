@@ -65,15 +65,16 @@ def _row(result: MachineResult, is_baseline: bool) -> list[str]:
     if result.step_seconds is None:
         return [result.configuration, result.status, "", "", "", ""]
     speedup = "" if result.speedup is None else units.format_with_ci(result.speedup, result.speedup_ci95)
+    cost = ""
+    if result.relative_cost is not None:
+        cost = units.format_with_margin(result.relative_cost, result.relative_cost_ci95)
     return [
         result.configuration,
         units.format_seconds(result.step_seconds),
         "" if result.items_per_second is None else units.format_count(round(result.items_per_second)),
-        "1 (baseline)" if is_baseline else speedup,
+        "1 (baseline)" if is_baseline else units.mark_inconclusive(speedup, result.inconclusive_reason),
         "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
-        ""
-        if result.relative_cost is None
-        else units.format_with_margin(result.relative_cost, result.relative_cost_ci95),
+        units.mark_inconclusive(cost, result.inconclusive_reason),
     ]
 
 

@@ -10,7 +10,7 @@ from polybench.schema.measurements import ConfigurationOverhead, OverheadDocumen
 from polybench.schema.result import Interval
 
 _MAX_RESIDUAL = 0.15
-"""Relative residual above which a linear fit does not describe a configuration."""
+"""Relative residual above which the points refute the linear fit, so that it is not a result."""
 
 
 def table(document: OverheadDocument, _: TableOptions = DEFAULTS) -> Table:
@@ -47,6 +47,8 @@ def records(document: OverheadDocument, _: TableOptions) -> Records:
 def _row(configuration: ConfigurationOverhead) -> list[str]:
     if configuration.overhead_seconds is None or configuration.seconds_per_item is None:
         return [configuration.configuration, configuration.status, "", "", ""]
+    if (configuration.max_relative_residual or 0.0) > _MAX_RESIDUAL:
+        return [configuration.configuration, "not linear", "", "", ""]
     half = configuration.batch_size_at_50pct_overhead
     call = configuration.python_call_overhead_seconds
     return [

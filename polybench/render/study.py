@@ -175,8 +175,8 @@ def records(study: StudyDocument, options: TableOptions) -> Records:
     fields = ["study", "created", "model", "data", "batch_size", "threads", "host", "configuration", "engine"]
     fields += ["variant", "environment", "device", "precision", "status", "ranked"]
     for metric in metrics:
-        suffixes = ("", "_low", "_high") if metric.has_interval else ("",)
-        fields += [f"{metric.name}{suffix}" + (f" [{metric.unit}]" if metric.unit else "") for suffix in suffixes]
+        unit = f" [{metric.unit}]" if metric.unit else ""
+        fields += [name if name.endswith("_inconclusive") else f"{name}{unit}" for name in metric.field_names]
     return Records([*fields, "reason", "hint"], (_record(study, result, metrics) for result in study.results))
 
 
@@ -186,9 +186,7 @@ def _record(study: StudyDocument, result: Result, metrics: Sequence[Metric]) -> 
     row += [study.host.hostname, result.configuration, result.engine, result.variant, result.environment]
     row += [result.device, work.precision, result.status, result.is_ranked]
     for metric in metrics:
-        row.append(metric.value(result))
-        if metric.has_interval:
-            row += metric.interval(result) or (None, None)
+        row += metric.fields(result).values()
     return [*row, result.reason, result.hint]
 
 

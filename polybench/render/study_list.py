@@ -82,10 +82,11 @@ def _fastest(row: StudyRow) -> str:
     fastest = row["fastest"]
     if not fastest:
         return "" if row["axes"] else "nothing measured"
+    mark = " (inconclusive)" if fastest["inconclusive"] else ""
     if row["axes"]:
         rate = f"{units.format_count(round(fastest['items_per_second']))} {fastest['input_kind']}s/s"
-        return f"{rate} {fastest['configuration']}, {units.format_point(fastest['parameters'])}"
-    return f"{units.format_seconds(fastest['step_seconds'])} {fastest['configuration']}"
+        return f"{rate} {fastest['configuration']}, {units.format_point(fastest['parameters'])}{mark}"
+    return f"{units.format_seconds(fastest['step_seconds'])} {fastest['configuration']}{mark}"
 
 
 def _state_label(row: StudyRow) -> str:

@@ -30,7 +30,6 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
     efficiency = ("efficiency",) if by_threads else ()
     title = [one_line(sweep.title)] if sweep.title else []
     costs = _cost_table(sweep)
-    cheapest = _cheapest_epoch(sweep)
     measured = published_results.from_sweep(sweep.points)
     return Table(
         id=sweep.id or "",
@@ -42,7 +41,7 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
         rows=[_row(point, result, by_threads) for point, result in _sort_points(sweep)],
         tables=[*([costs] if costs else []), *map(_grid_table, sweep.thread_pools)],
         notes=[*_notes(sweep), *sweep.warnings],
-        summary=[*(_best_point(curve, sweep.input_kind) for curve in sweep.curves), *([cheapest] if cheapest else [])],
+        summary=list(_summary(sweep)),
         published=published_results.table(sweep.published if options.published else [], measured),
     )
 
@@ -90,7 +89,7 @@ def _row(point: SweepPoint, result: PointResult, by_threads: bool) -> list[str]:
         *_labels(point, result),
         units.format_seconds(result.step_seconds),
         units.format_count(round(result.items_per_second)),
-        units.format_with_ci(result.speedup, result.ci95),
+        units.mark_inconclusive(units.format_with_ci(result.speedup, result.ci95), result.inconclusive_reason),
         *([efficiency] if by_threads else []),
     ]
 
@@ -109,13 +108,20 @@ def _notes(sweep: SweepDocument) -> Iterator[str]:
                 yield f"{result.configuration}: {result.status}: {result.reason}"
 
 
+def _summary(sweep: SweepDocument) -> Iterator[str]:
+    if sweep.inconclusive_reason:
+        yield f"Inconclusive: {sweep.inconclusive_reason}."
+        return
+    yield from (_best_point(curve, sweep.input_kind) for curve in sweep.curves)
+    if cheapest := _cheapest_epoch(sweep):
+        yield cheapest
+
+
 def _best_point(curve: Curve, input_kind: str) -> str:
     """Describe the point with the highest throughput, and the point that reaches 90 % of it."""
     rate = units.format_count(round(curve.best_items_per_second))
     text = f"{curve.configuration}: highest throughput {rate} {input_kind}s/s, at {units.format_point(curve.best)}"
-    if curve.as_good is None:
-        text += " (inconclusive: single process)"
-    elif curve.as_good:
+    if curve.as_good:
         text += f"; no significant difference at {' or '.join(map(units.format_point, curve.as_good))}"
     (axis, best), *others = curve.best.items()
     if curve.knee is not None and not others and curve.knee != best:
@@ -149,11 +155,16 @@ def _costs(result: PointResult) -> list[str]:
     return [
         "" if result.dollars_per_hour is None else units.format_number(result.dollars_per_hour),
         "" if result.epoch_seconds is None else units.format_seconds(result.epoch_seconds),
-        "" if result.relative_time is None else units.format_number(result.relative_time),
+        ""
+        if result.relative_time is None
+        else units.mark_inconclusive(units.format_number(result.relative_time), result.relative_inconclusive_reason),
         "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
         ""
         if result.relative_cost is None
-        else units.format_with_margin(result.relative_cost, result.relative_cost_ci95),
+        else units.mark_inconclusive(
+            units.format_with_margin(result.relative_cost, result.relative_cost_ci95),
+            result.relative_inconclusive_reason,
+        ),
     ]
 
 

@@ -9,13 +9,16 @@ from typing import TypeVar
 import msgspec
 
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
+from polybench.schema import units
 from polybench.schema.resources import Allocations, Cost
 from polybench.schema.result import (
+    SINGLE_PROCESS,
     AccuracyDifference,
     BaselineComparison,
     BreakEven,
     Communication,
     Comparison,
+    Interval,
     Result,
     Scaling,
     Scope,
@@ -23,8 +26,8 @@ from polybench.schema.result import (
 )
 from polybench.stats import statistics
 
-SINGLE_PROCESS = "single process"
-"""Reason why the relative cost is inconclusive without an interval over processes."""
+_MAX_SPAN = 4.0
+"""Ratio of an interval's bounds. A wider one that contains 1 excludes neither twice nor half the speed."""
 
 ComparisonT = TypeVar("ComparisonT", bound=Comparison | AccuracyDifference)
 
@@ -79,7 +82,19 @@ def compare_results(baseline: Result, other: Result) -> Comparison | None:
     except ValueError:  # no common process and round
         return None
     speedup, interval, scope, p_value = ratio
-    return Comparison(baseline.configuration, speedup, interval, scope, inconclusive_reason(baseline, other), p_value)
+    reason = _inconclusive_reason(baseline, other, interval, scope)
+    return Comparison(baseline.configuration, speedup, interval, scope, reason, p_value)
+
+
+def _inconclusive_reason(baseline: Result, other: Result, interval: Interval | None, scope: Scope) -> str | None:
+    """Return why a ratio supports no conclusion; None if its interval decides."""
+    if (reason := inconclusive_reason(baseline, other)) is not None:
+        return reason
+    if scope == "single_process":
+        return SINGLE_PROCESS
+    if interval and interval[0] <= 1 <= interval[1] and interval[1] > _MAX_SPAN * interval[0]:
+        return f"the interval is too wide: {units.format_number(interval[0])} to {units.format_number(interval[1])}"
+    return None
 
 
 def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
@@ -105,7 +120,7 @@ def compare_throughput(baseline: Result, other: Result, *, in_turns: bool = Fals
     found = compare(unaffected_step_times(baseline), unaffected_step_times(other))
     work = other.workload.batch_size / baseline.workload.batch_size
     interval = found.ci95 and (work * found.ci95[0], work * found.ci95[1])
-    reason = inconclusive_reason(baseline, other)
+    reason = _inconclusive_reason(baseline, other, interval, found.scope)
     return Comparison(baseline.configuration, work * found.speedup, interval, found.scope, reason)
 
 

@@ -9,14 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from polybench.engines import ENGINES
-from polybench.results.comparisons import (
-    SINGLE_PROCESS,
-    compare_costs,
-    compare_results,
-    compare_throughput,
-    device_count,
-)
-from polybench.results.interference import unaffected_step_times
+from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, device_count
+from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema import units
 from polybench.schema.documents import DOCUMENT_KINDS
 from polybench.schema.measurements import (
@@ -33,7 +27,7 @@ from polybench.schema.measurements import (
 )
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.resources import Cost
-from polybench.schema.result import Interval, Result, status_fields
+from polybench.schema.result import SINGLE_PROCESS, Interval, Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
 from polybench.stats.statistics import process_log_medians
@@ -95,6 +89,7 @@ def build_sweep_document(
         axes={axis: list(values) for axis, values in axes.items()},
         points=sweep_points,
         curves=_curves(points),
+        inconclusive_reason=_inconclusive_reason(candidates),
         fastest=_references(_with_ties(candidates, _throughput, _compare_throughput)),
         cheapest=_references(_with_ties([one for one in candidates if one.result.cost], _cheapness, _compare_cost)),
         reference=PointReference(reference.result.configuration, reference.parameters) if reference else None,
@@ -156,6 +151,7 @@ def _point_result(
         items_per_second=result.items_per_second,
         speedup=found.speedup,
         ci95=found.ci95 if result is not first else None,
+        inconclusive_reason=found.inconclusive_reason if result is not first else None,
         efficiency=found.speedup / threads if by_threads else None,
         mean_step_seconds=result.mean_step_seconds,
         epoch_seconds=result.epoch_seconds,
@@ -164,6 +160,9 @@ def _point_result(
         dollars_per_epoch=dollars,
         relative_cost=relative_cost.relative if relative_cost else None,
         relative_cost_ci95=_interval_of(relative_cost) if relative_cost else None,
+        relative_inconclusive_reason=(
+            compare_costs(reference.result, result, 1.0, 1.0).inconclusive_reason if reference else None
+        ),
     )
 
 
@@ -225,6 +224,13 @@ def _with_ties(
     best = max(measured, key=value)
     intervals = ((one, compare(best, one)) for one in measured if one is not best)
     return [best, *(one for one, interval in intervals if interval and interval[0] <= 1 <= interval[1])]
+
+
+def _inconclusive_reason(measured: Sequence[_Measured]) -> str | None:
+    """Return why the fastest point may be another one: interference, or single processes."""
+    if any(len(one.result.nested_step_times) < 2 for one in measured):
+        return SINGLE_PROCESS
+    return next(filter(None, (inconclusive_reason(one.result) for one in measured)), None)
 
 
 def _references(measured: Sequence[_Measured]) -> list[PointReference]:

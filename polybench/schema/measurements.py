@@ -147,6 +147,8 @@ class PointResult(msgspec.Struct, frozen=True):
     items_per_second: float | None = None
     speedup: float | None = None
     ci95: tuple[float, float] | None = None
+    inconclusive_reason: str | None = None
+    """Reason why `speedup` and `efficiency` support no conclusion."""
     efficiency: float | None = None
     mean_step_seconds: float | None = None
     epoch_seconds: float | None = None
@@ -156,6 +158,8 @@ class PointResult(msgspec.Struct, frozen=True):
     dollars_per_epoch: float | None = None
     relative_cost: float | None = None
     relative_cost_ci95: tuple[float, float] | None = None
+    relative_inconclusive_reason: str | None = None
+    """Reason why `relative_time` and `relative_cost` support no conclusion."""
     caveat: str | None = None
     """See `Result.caveat`."""
 
@@ -222,6 +226,8 @@ class SweepDocument(Document, kw_only=True):
     curves: list[Curve]
     reference: PointReference | None = None
     """The reference of relative times and costs: the baseline at the first point that has one."""
+    inconclusive_reason: str | None = None
+    """Reason why `fastest` and the best points of the curves support no conclusion."""
     fastest: list[PointReference] = []
     """The configuration and point with the highest throughput, then all that cannot be told from it."""
     cheapest: list[PointReference] = []

@@ -41,6 +41,7 @@ class Metric(msgspec.Struct, frozen=True):
         title: heading of the column; by default the name with spaces.
         groups: names that select this and other metrics.
         ci95: field with the 95 % interval, in the unit of the value, or a function.
+        comparison: field of a result with the comparison that the value belongs to, which may be inconclusive.
         format_value: text of a value without its interval; by default that of its unit, with its interval.
         format_result: text of a whole result, if the value is not enough.
         unavailable_hint: condition under which the metric has a value.
@@ -54,6 +55,7 @@ class Metric(msgspec.Struct, frozen=True):
     title: str = ""
     groups: tuple[str, ...] = ()
     ci95: str | Callable[[Result], Interval | None] = ""
+    comparison: Literal["", "vs_baseline", "gpu_speedup", "scaling", "cost"] = ""
     format_value: Callable[[Any], str] | None = None
     format_result: Callable[[Result], str] | None = None
     unavailable_hint: str = _NOT_MEASURED
@@ -77,16 +79,41 @@ class Metric(msgspec.Struct, frozen=True):
         found: Interval | None = _read(result, self.ci95) if self.ci95 else None
         return found
 
+    def is_inconclusive(self, result: Result) -> bool:
+        """Return True if the value compares two results and supports no conclusion."""
+        found = getattr(result, self.comparison) if self.comparison else None
+        is_itself = getattr(found, "baseline", None) == result.configuration
+        return found is not None and not is_itself and found.is_inconclusive and self.value(result) is not None
+
+    @property
+    def field_names(self) -> list[str]:
+        """Names of the value, the bounds of its interval, and whether it is inconclusive."""
+        suffixes = [
+            "",
+            *(["_low", "_high"] if self.has_interval else []),
+            *(["_inconclusive"] if self.comparison else []),
+        ]
+        return [self.name + suffix for suffix in suffixes]
+
+    def fields(self, result: Result) -> dict[str, float | str | bool | None]:
+        """Return the values of `field_names`."""
+        interval = [*(self.interval(result) or (None, None))] if self.has_interval else []
+        inconclusive = [self.is_inconclusive(result)] if self.comparison else []
+        return dict(zip(self.field_names, [self.value(result), *interval, *inconclusive], strict=True))
+
     def text(self, result: Result) -> str:
         """Format the table's text for a result; "" without a value."""
+        value: Any = self.value(result)
+        format_value = self.format_value or _FORMATS.get(self.unit, units.format_number)
+        if self.is_inconclusive(result):
+            return f"{format_value(value)} (inconclusive)"
         if self.format_result is not None:
             return self.format_result(result)
-        value: Any = self.value(result)
         if value is None:
             return ""
         if self.format_value is None and self.unit is not None and self.has_interval:
             return _FORMATS_WITH_INTERVAL[self.unit](value, self.interval(result))
-        return (self.format_value or _FORMATS.get(self.unit, units.format_number))(value)
+        return format_value(value)
 
 
 def _read(result: Result, source: str | Callable[[Result], Any]) -> Any:
@@ -224,6 +251,7 @@ _METRICS = (
             "relative to `--baseline`",
             better="higher",
             ci95="vs_baseline.ci95",
+            comparison="vs_baseline",
             format_result=_format_speedup,
         ),
         Metric(
@@ -234,6 +262,7 @@ _METRICS = (
             better="higher",
             title="vs its CPU",
             ci95="gpu_speedup.ci95",
+            comparison="gpu_speedup",
             format_value=units.format_ratio,
             unavailable_hint="needs `--devices cpu,cuda`",
         ),
@@ -257,6 +286,7 @@ _METRICS = (
             better="higher",
             title="vs 1 replica",
             ci95=lambda result: found.ci95 if (found := _scaling(result)) else None,
+            comparison="scaling",
             format_value=units.format_ratio,
         ),
         Metric(
@@ -267,6 +297,7 @@ _METRICS = (
             " where replicas share the study's threads",
             better="higher",
             ci95=_efficiency_interval,
+            comparison="scaling",
             format_value=units.format_percent,
         ),
         Metric(
@@ -296,7 +327,14 @@ _METRICS = (
             better="higher",
             title="mean images per s",
         ),
-        Metric("mean_speedup", "", "vs_baseline.mean_speedup", better="higher", ci95="vs_baseline.mean_ci95"),
+        Metric(
+            "mean_speedup",
+            "",
+            "vs_baseline.mean_speedup",
+            better="higher",
+            ci95="vs_baseline.mean_ci95",
+            comparison="vs_baseline",
+        ),
         unavailable_hint="not in this study",
     ),
     *_group(
@@ -477,6 +515,7 @@ _METRICS = (
         "",
         "cost.relative",
         ci95="cost.ci95",
+        comparison="cost",
         format_result=lambda result: (
             units.format_with_margin(cost.relative, cost.ci95) if (cost := result.cost) and cost.relative else ""
         ),

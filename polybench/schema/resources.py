@@ -208,3 +208,8 @@ class Cost(msgspec.Struct, frozen=True):
     """The interval of `relative`, over processes, or over trainings if epochs were measured."""
     inconclusive_reason: str | None = None
     """Reason why `relative` is inconclusive whatever its interval."""
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """True if `relative` supports no conclusion."""
+        return self.inconclusive_reason is not None

@@ -31,6 +31,9 @@ Status = Literal["ok", "unavailable", "failed", "interrupted"]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 """A time or a ratio of times. Code that divides by it needs no check for zero, even in an edited document."""
 
+SINGLE_PROCESS = "only one process, and another one may differ; use --processes 5"
+"""Reason of a comparison within one process, because another process may differ."""
+
 SIGNIFICANCE_LEVEL = 0.05
 """Largest probability of a false sentence in a table."""
 
@@ -121,6 +124,11 @@ class Comparison(msgspec.Struct, frozen=True):
     """Reason why the comparison is inconclusive whatever its interval: interference."""
     p_value: float | None = None
     """Probability of such a difference by chance, corrected for the number of comparisons in the table (Holm)."""
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """True if the ratio supports no conclusion."""
+        return self.is_significant is None
 
     @property
     def is_significant(self) -> bool | None:

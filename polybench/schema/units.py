@@ -93,6 +93,11 @@ def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
     return f"{value:,.{decimals}f} ({low} to {high})"
 
 
+def mark_inconclusive(text: str, reason: str | None) -> str:
+    """Add a mark to the text of a ratio if there is a reason why it supports no conclusion."""
+    return f"{text.partition(' ')[0]} (inconclusive)" if reason and text else text
+
+
 def format_difference(value: float, interval: tuple[float, float]) -> str:
     """-0.0031 and (-0.011, 0.005) -> "-0.003 (-0.011 to 0.005)", for fractions such as accuracies."""
     decimals = 3
@@ -134,7 +139,10 @@ def plural(number: int, noun: str) -> str:
 
 
 def _margin(value: float, interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" ±{format_percent((interval[1] - interval[0]) / 2 / value)}"
+    if interval is None:
+        return ""
+    margin = (interval[1] - interval[0]) / 2 / value
+    return " ±>100%" if margin > 1 else f" ±{format_percent(margin)}"
 
 
 def _decimals(value: float, digits: int) -> int:

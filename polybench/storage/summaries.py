@@ -27,6 +27,8 @@ class FastestConfiguration(msgspec.Struct, frozen=True):
 
     configuration: str
     step_seconds: float
+    inconclusive: bool
+    """True if another one may be faster: single processes, or interference."""
 
 
 class FastestPoint(FastestConfiguration, frozen=True):
@@ -97,6 +99,12 @@ class _Parity(msgspec.Struct, frozen=True):
     status: str
 
 
+class _Comparison(msgspec.Struct, frozen=True):
+    baseline: str
+    scope: str = "processes"
+    inconclusive_reason: str | None = None
+
+
 class PartialResult(msgspec.Struct):
     """The fields of a `Result` that summaries need."""
 
@@ -107,6 +115,7 @@ class PartialResult(msgspec.Struct):
     status: str
     versions: dict[str, Any] = {}
     step_time: _StepTime | None = None
+    vs_baseline: _Comparison | None = None
     caveat: str | None = None
     parity: _Parity = _Parity("skipped")
 
@@ -150,10 +159,15 @@ def summarize_document(file: str, text: bytes, written: float, kind: Kind = "stu
 def _summarize_study(text: bytes) -> StudySummary:
     document = decode(text, PartialDocument, SCHEMA)
     ranked = [
-        FastestConfiguration(one.configuration, one.step_time.median)
+        (one.step_time.median, one)
         for one in document.results
         if one.step_time is not None and one.status != "failed" and one.parity.status != "fail" and one.caveat is None
     ]
+    compared = [
+        one.vs_baseline for _, one in ranked if one.vs_baseline and one.vs_baseline.baseline != one.configuration
+    ]
+    inconclusive = any(one.inconclusive_reason or one.scope == "single_process" for one in compared)
+    fastest = min(ranked, key=lambda one: one[0], default=None)
     return StudySummary(
         id=document.id,
         created=document.created,
@@ -165,7 +179,7 @@ def _summarize_study(text: bytes) -> StudySummary:
         finished=document.finished,
         interrupted=any(one.status == "interrupted" for one in document.results),
         configurations=[summarize_configuration(one) for one in document.results],
-        fastest=min(ranked, key=lambda one: one.step_seconds, default=None),
+        fastest=fastest and FastestConfiguration(fastest[1].configuration, fastest[0], inconclusive),
     )
 
 
@@ -173,8 +187,11 @@ def _summarize_sweep(text: bytes) -> StudySummary:
     """Summarize a sweep; summaries of its studies have the details."""
     sweep = decode(text, SweepDocument)
     rows = [(point.parameters, one) for point in sweep.points for one in point.configurations]
+    inconclusive = sweep.inconclusive_reason is not None
     measured = [
-        FastestPoint(one.configuration, one.step_seconds, one.items_per_second, parameters, sweep.input_kind)
+        FastestPoint(
+            one.configuration, one.step_seconds, inconclusive, one.items_per_second, parameters, sweep.input_kind
+        )
         for parameters, one in rows
         if one.step_seconds is not None and one.items_per_second is not None and one.caveat is None
     ]

@@ -107,9 +107,18 @@ def test_inconclusive_difference_comes_first() -> None:
     once = study(*(measured(configuration, 0.01, processes=1) for configuration in ("torch/cpu", "tf/cpu")))
     (pair,) = explain(once, SavedDocuments()).comparisons
     assert pair.statements[0].text == (
-        "The difference between tf/cpu and torch/cpu is inconclusive: there was only one process, and another one"
-        " may differ; use --processes 5."
+        "The difference between tf/cpu and torch/cpu is inconclusive: only one process, and another one may differ;"
+        " use --processes 5."
     )
+
+
+def test_an_inconclusive_difference_is_not_explained(document: StudyDocument) -> None:
+    document.results[0] = measured("flux/cpu", 0.04, interference=AFFECTED)
+    found = explain_with_layers(document)
+    (pair,) = found.comparisons
+    assert (len(pair.statements), pair.breakdowns) == (1, [])
+    again = next(one for one in found.suggested_measurements if one.evidence == "speedup")
+    assert again.command == "polybench compare --engines flux,torch --threads 2 --wait-idle 60.0"
 
 
 def test_missing_measurements_have_commands(document: StudyDocument) -> None:
@@ -138,7 +147,7 @@ def test_known_layers_are_not_missing(document: StudyDocument) -> None:
     def of(*configurations: str) -> LayersDocument:
         return layers(
             document,
-            dict.fromkeys(configurations, 0.02),
+            {name: document.result(name).median_step_seconds for name in configurations},
             {configuration: {CONV: 0.009} for configuration in configurations},
         )
 

@@ -23,7 +23,7 @@ def compared(**changes: Any) -> StudyDocument:
 
 def timed(of: StudyDocument) -> LayersDocument:
     parts = {configuration: {("conv1", "forward"): 0.001} for configuration in CONFIGURATIONS}
-    return layers(of, dict.fromkeys(CONFIGURATIONS, 0.02), parts)  # type: ignore[arg-type]
+    return layers(of, {"tf/cpu": 0.02, "torch/cpu": 0.01}, parts)  # type: ignore[arg-type]
 
 
 def test_newest_related_layers_are_found() -> None:
@@ -65,6 +65,14 @@ def test_documents_of_another_machine_or_version_or_without_layers_are_not_relat
     without = timed(compared())
     without.configurations[0].rows = []
     assert find_layers(compared(), [without], CONFIGURATIONS) is None
+
+
+def test_layers_of_a_step_of_another_speed_are_not_related() -> None:
+    slower = timed(compared())
+    slower.configurations[0].step_seconds = 0.0239
+    assert find_layers(compared(), [slower], CONFIGURATIONS) is slower
+    slower.configurations[0].step_seconds = 0.0241
+    assert find_layers(compared(), [slower], CONFIGURATIONS) is None
 
 
 def test_layers_are_related_for_any_input_of_the_study() -> None:

@@ -22,7 +22,7 @@ def explanation() -> ExplanationDocument:
         "flux/cpu": {key: 0.001 * (10 - number) for number, key in enumerate(DENSE)},
         "torch/cpu": dict.fromkeys(DENSE, 0.001),
     }
-    timed = layers(document, {"flux/cpu": 0.040 + 0.025, "torch/cpu": 0.020}, times)
+    timed = layers(document, {"flux/cpu": 0.045, "torch/cpu": 0.020}, times)
     return explain(document, SavedDocuments([timed]))
 
 

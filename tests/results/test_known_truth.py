@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
-from polybench.html_report.study_section import headline
+from polybench.html_report import study_section, sweep_section
 from polybench.render import render
 from polybench.render.footnotes import footnotes, summary_sentences
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
-from polybench.schema.result import Comparison
+from polybench.schema.result import SINGLE_PROCESS, Comparison
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.statistics import steps_to_break_even
 from polybench.storage.summaries import FastestConfiguration, summarize_document
@@ -119,7 +119,7 @@ def test_a_relative_cost_has_an_interval_and_may_be_inconclusive() -> None:
     assert cost.inconclusive_reason is None
     single = machine.measure({"torch": Script(), "tf": Script()}, processes=1, prices={"cpu": 1.0}).result("tf/cpu")
     assert single.cost is not None
-    assert single.cost.inconclusive_reason == "single process"
+    assert single.cost.inconclusive_reason == SINGLE_PROCESS
 
 
 def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -> None:
@@ -139,9 +139,9 @@ def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -
     assert any("for teaching only" in one.text for pair in explanation.comparisons for one in pair.statements)
     alone = machine.measure({"flux+gc_off": without, "flux": collecting(10)})
     assert alone.settings.baseline == "flux/cpu"
-    assert not headline(document).startswith("flux+gc_off")
+    assert not study_section.headline(document).startswith("flux+gc_off")
     assert summarize_document("x", to_json(document), 0.0).fastest == FastestConfiguration(
-        "flux/cpu", document.result("flux/cpu").median_step_seconds
+        "flux/cpu", document.result("flux/cpu").median_step_seconds, inconclusive=False
     )
 
 
@@ -182,7 +182,9 @@ def test_every_point_that_cannot_be_told_from_the_best_of_a_sweep_is_named() -> 
     text = render(sweep, "table")
     assert text.count("no significant difference") == 2
     single = [({"threads": 1}, machine.measure({"torch": Script()}, processes=1)) for _ in range(2)]
-    assert "inconclusive: single process" in render(build_sweep_document({"threads": [1]}, single, [], 8), "table")
+    inconclusive = build_sweep_document({"threads": [1]}, single, [], 8)
+    assert f"Inconclusive: {SINGLE_PROCESS}." in render(inconclusive, "table")
+    assert sweep_section.headline(inconclusive) == f"Inconclusive: {SINGLE_PROCESS}."
 
 
 def equal_configurations(machine: Machine, number: int) -> StudyDocument:
