@@ -81,7 +81,7 @@ def describe_changes(names: Collection[str]) -> str:
 
 def without_bytecode(code: Code) -> dict[str, str]:
     """Return the code without files that Python compiles from the others, at any time and in any process."""
-    return {name: stamp for name, stamp in code.items() if not name.endswith(".pyc")}
+    return {name: stamp for name, stamp in code.items() if "/__pycache__/" not in name}
 
 
 def fingerprint(code: Code) -> str | None:
@@ -96,19 +96,19 @@ def _module_code(name: str, module: ModuleType) -> dict[str, str]:
         attributes = object.__getattribute__(module, "__dict__")
     except AttributeError:
         return {}
-    code: dict[str, str] = {}
-    for file in (attributes.get("__file__"), attributes.get("__cached__")):
-        if isinstance(file, str) and file.startswith("/"):
-            folder, _, own_name = file.rpartition("/")
-            code |= _existing_file(f"{_resolved(folder)}/{own_name}")
+    code = _existing_file(attributes.get("__file__"))
     loader = getattr(attributes.get("__spec__"), "loader", None)
-    if code or loader is None or loader in _WITHOUT_CODE:
-        return code
-    return {name: _stamp_code(name, loader)}
+    if not code and loader is not None and loader not in _WITHOUT_CODE:
+        code = {name: _stamp_code(name, loader)}
+    return code | _existing_file(attributes.get("__cached__"))
 
 
-def _existing_file(path: str) -> dict[str, str]:
+def _existing_file(file: object) -> dict[str, str]:
     """Return the stamp of a file, or of the archive that contains it; empty if neither exists."""
+    if not isinstance(file, str) or not file.startswith("/"):
+        return {}
+    folder, _, name = file.rpartition("/")
+    path = f"{_resolved(folder)}/{name}"
     if (stamp := stamp_file(path)) is not None:
         return {path: stamp}
     archives = (str(parent) for parent in Path(path).parents if parent.is_file())
@@ -125,9 +125,9 @@ def _stamp_code(name: str, loader: Any) -> str:
 
 
 @functools.cache
-def _resolved(folder: str) -> Path:
+def _resolved(folder: str) -> str:
     """Resolve links, since bundled packages of another environment lie behind links with changing names."""
-    return Path(folder).resolve()
+    return str(Path(folder).resolve())
 
 
 def _startup_files() -> Iterator[str]:

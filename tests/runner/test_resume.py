@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -236,11 +237,17 @@ def test_a_study_is_not_resumed_if_python_runs_other_code_at_its_start(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     results = tmp_path / "results"
     before = stop_at("process 2 of 2: starting", results)
-    startup = tmp_path / "sitecustomize.py"
-    startup.write_text("import time; time.sleep = lambda seconds: None\n")
-    with pytest.raises(BadInput, match=f"cannot resume {before.id}: the loaded code changed: {startup}: start over"):
-        resume_study(str(before.id), RecordingProgress(), store=Store(results))
-    startup.unlink()
+    source = tmp_path / "source"
+    source.write_text("import time; time.sleep = lambda seconds: None\n")
+    for startup in (tmp_path / "sitecustomize.py", tmp_path / "sitecustomize.pyc"):
+        if startup.suffix == ".py":
+            startup.write_text(source.read_text())
+        else:
+            py_compile.compile(str(source), str(startup), doraise=True)
+        reason = f"cannot resume {before.id}: the loaded code changed: {startup}: start over"
+        with pytest.raises(BadInput, match=reason):
+            resume_study(str(before.id), RecordingProgress(), store=Store(results))
+        startup.unlink()
     document = resume_study(str(before.id), RecordingProgress(), store=Store(results))
     assert [result.code_fingerprint for result in document.results] == [
         result.code_fingerprint for result in before.results
