@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     loader_workers: int | None
     augment: bool
     threads: int | None
+    force: bool
     replicas: int | Sequence[int]
     malloc: str
     pin_cpus: bool

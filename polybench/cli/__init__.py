@@ -26,7 +26,7 @@ from polybench.cli.layers import layers
 from polybench.cli.list import list_studies
 from polybench.cli.merge import merge
 from polybench.cli.models import models
-from polybench.cli.output import echo, prepare_stdout
+from polybench.cli.output import echo, flush_stdout, prepare_streams
 from polybench.cli.overhead import overhead
 from polybench.cli.parity import parity
 from polybench.cli.peak import peak
@@ -88,13 +88,13 @@ def _root(
 
 def main() -> None:
     """Run the program; an expected error becomes one line on standard error and an exit code."""
-    prepare_stdout()
+    prepare_streams()
     sys.excepthook = _print_traceback
     if (conflict := import_name_conflict()) is not None:
         print(f"warning: {conflict}", file=sys.stderr)
     code = _exit_code()
     interrupts.ignore()
-    sys.exit(code)
+    sys.exit(flush_stdout(code))
 
 
 def _exit_code() -> int:  # noqa: PLR0911 - one return per kind of error

@@ -63,8 +63,7 @@ def _dismiss(store: Store, document: HistoryDocument, study: str) -> None:
     configurations = [
         series.configuration for series in document.series if study in {change.study for change in series.change_points}
     ]
-    file = next(summary.file for summary in store.summaries() if summary.id == study)
-    dismiss(store.folder, study, file, configurations)
+    dismiss(store.folder, study, configurations)
     for series in document.series:
         series.change_points[:] = [
             msgspec.structs.replace(change, dismissed=change.dismissed or change.study == study)

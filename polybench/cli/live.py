@@ -141,13 +141,6 @@ class LineProgress:
         self._console.print(printable(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-class _Console(Console):
-    """Console that ignores a closed pipe: the study continues without its reader."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-
-
 @contextlib.contextmanager
 def progress_on_stderr(*, quiet: bool, verbose: bool, repeats_warnings: bool = False) -> Iterator[Progress]:
     """Report progress on standard error.
@@ -158,7 +151,7 @@ def progress_on_stderr(*, quiet: bool, verbose: bool, repeats_warnings: bool = F
         repeats_warnings: the result on this terminal contains all warnings; those of the live table disappear
             with it, unless an exception prevents the result.
     """
-    console = _Console(stderr=True)
+    console = Console(stderr=True)
     if quiet or verbose or not console.is_terminal:
         yield LineProgress(console, quiet)
         return

@@ -23,7 +23,7 @@ from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, lookup_or_suggest, split_names
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS, TABLE_FORMATS
-from polybench.schema.options import Precision, Study, environments_of, reject_unused_environments
+from polybench.schema.options import MAX_THREADS_PER_CORE, Precision, Study, environments_of, reject_unused_environments
 from polybench.storage.summaries import Filters, filters_from_text
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -255,6 +255,7 @@ WORKLOAD = _panel(
     ),
     _option("augment", "Random flips and crops of the images, with --input pipeline.", "--augment"),
     _option("threads", "Threads of every thread pool of every engine.", show_default="the usable physical cores"),
+    _option("force", f"Permission for more threads than {MAX_THREADS_PER_CORE} times the usable cores.", "--force"),
     _option(
         "replicas",
         "Data-parallel replicas of the network, which share the batch and the threads; or a list such as 1,2.",

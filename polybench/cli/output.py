@@ -71,8 +71,6 @@ def write(text: str | bytes, output: Path | None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if output is None:  # otherwise Python would try to flush it again at its exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise PolybenchError(f"cannot write {output or 'to standard output'}: {error.strerror}") from error
 
 
@@ -168,17 +166,48 @@ def terminal_width() -> int | None:
     return max(_MIN_WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
-def prepare_stdout() -> None:
-    """Make standard output robust.
+class _LossyText(io.TextIOWrapper):
+    """Standard error whose reader may be gone, or whose disk may be full: no message is worth a measurement."""
 
-    Characters that the terminal's encoding lacks are written as question marks instead of raising an error.
-    Long texts are written completely: with PYTHONUNBUFFERED, Python writes a text with one system call and
-    drops the rest if a signal interrupts it.
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+def prepare_streams() -> None:
+    """Make standard output and standard error robust.
+
+    Closed ones become the null device; Python has None in their place. Characters that the terminal's encoding lacks
+    are written as question marks instead of raising an error. Long texts are written completely: with
+    PYTHONUNBUFFERED, Python writes a text with one system call and drops the rest if a signal interrupts it.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - stay open until the end
     if isinstance(sys.stdout, io.TextIOWrapper):
         if isinstance(sys.stdout.buffer, io.RawIOBase):
-            sys.stdout = open(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115 - stays open until the end
+            sys.stdout = open(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115 - stay open until the end
         sys.stdout.reconfigure(errors="replace")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        encoding, errors = sys.stderr.encoding, sys.stderr.errors
+        sys.stderr = _LossyText(sys.stderr.detach(), encoding, errors, line_buffering=True)
+
+
+def flush_stdout(code: int) -> int:
+    """Write what is left of the output, and return the exit code, which is 1 instead of 0 if that fails."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again at its exit
+        if not code:
+            print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+            return 1
+    return code
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

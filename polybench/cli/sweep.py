@@ -8,12 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import msgspec
 import typer
 
 from polybench.cli.execute import find_checkpoint, print_plan
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, TableFormat, parse_integers, with_options
+from polybench.cli.options import (
+    MEASUREMENT,
+    WORKLOAD,
+    WORKLOAD_PANEL,
+    Overrides,
+    TableFormat,
+    parse_integers,
+    with_options,
+)
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
@@ -90,7 +97,7 @@ def sweep(
         name: integers[0] for name, integers in values.items() if len(integers) == 1 and name not in _MODEL_NAME_AXES
     }
     axes = {name: integers for name, integers in values.items() if name not in fixed}
-    spec = SweepSpec(msgspec.structs.replace(study, **fixed), axes)
+    spec = SweepSpec(Overrides(**fixed).apply(study), axes)
     run_and_print_sweep(spec, options._replace(format=format), resume=resume)
 
 

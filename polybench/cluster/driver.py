@@ -25,6 +25,7 @@ from polybench.cluster.messages import (
     WarningRaised,
     current_fingerprint,
 )
+from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy
@@ -132,7 +133,7 @@ class MachineRun:
         """Restore what an earlier driver stored."""
         id = self.machine_study.study_id
         with contextlib.suppress(FileNotFoundError):
-            self.checkpoint = self._checkpoints.path(id).read_bytes()
+            self.checkpoint = read_regular_file(self._checkpoints.path(id))
         try:
             self.document = document = self._store.load(id)
         except BadInput:  # no document arrived

@@ -28,6 +28,7 @@ from polybench.cluster import messages
 from polybench.cluster.executor import Event, Node, last_line
 from polybench.cluster.local import NodeProcess
 from polybench.cluster.messages import Message, Task
+from polybench.data.disk import remove_folder
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.schema.options import MachineGroup
@@ -181,7 +182,7 @@ class SlurmExecutor:
         try:
             (folder / "job").write_text(submitter.submit(NodeJob(folder / "messages", task)).job_id)
         except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder, self._folder)
             raise BadInput(f"machine {group.label}: SLURM rejects the job: {last_line(str(error))}") from error
 
     def events(self, seconds: float) -> list[Event]:
@@ -224,7 +225,7 @@ class SlurmExecutor:
             _query_states(jobs)
             for job in [job for job in jobs if job.state in _END_STATES]:
                 jobs.remove(job)
-                shutil.rmtree(job.folder, ignore_errors=True)
+                remove_folder(job.folder, self._folder)
             time.sleep(_POLL_SECONDS if jobs else 0)
         with contextlib.suppress(OSError):
             self._folder.rmdir()  # unless it contains a log or files of others

@@ -59,6 +59,22 @@ def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
+def open_without_link(path: str, flags: int) -> int:
+    """Open a private file, for `open`; raise OSError for a link, which may lead to any other file, or a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Return True if a path is not a link, and lies below `root` after links are resolved."""
+    return not path.is_symlink() and Path(os.path.realpath(root)) in Path(os.path.realpath(path)).parents
+
+
+def remove_folder(folder: Path, root: Path) -> None:
+    """Delete a folder below `root`, as far as possible; links, and what they lead to, remain."""
+    if is_inside(folder, root):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that replaces `path` when complete; readers see the old file or the new one."""

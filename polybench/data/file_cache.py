@@ -26,6 +26,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from polybench.data.disk import remove_folder
+
 T = TypeVar("T")
 """Type of an entry's note, serializable by msgspec."""
 
@@ -85,7 +87,7 @@ class FileCache(Generic[T]):
 
     def evict(self, key: str) -> None:
         """Remove this entry, if it exists."""
-        shutil.rmtree(self._folder / key, ignore_errors=True)
+        remove_folder(self._folder / key, self._folder)
 
     def find(self, key: str, into: Path) -> T | None:
         """Put the files of an entry into `into` and return its note; None if it is missing.
@@ -118,7 +120,7 @@ class FileCache(Generic[T]):
             return
         for folder in self._folder.glob(f"{_TEMPORARY_PREFIX}*"):  # incomplete entries of killed processes
             if time.time_ns() - _last_use(folder) > _STALE_NS:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder, self._folder)
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=_TEMPORARY_PREFIX))
         try:
             _link(files, temporary, names)
@@ -127,7 +129,7 @@ class FileCache(Generic[T]):
             entry = temporary.rename(self._folder / key)  # fails if another process was first
             _touch(entry)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)  # already renamed if nothing failed
+            remove_folder(temporary, self._folder)  # already renamed if nothing failed
         self._evict_oldest(entry)
 
     def _is_private(self) -> bool:
@@ -142,7 +144,7 @@ class FileCache(Generic[T]):
             if total <= self._limit:
                 return
             if entry != newest:
-                shutil.rmtree(entry, ignore_errors=True)
+                remove_folder(entry, self._folder)
                 total -= sizes[entry]
 
 

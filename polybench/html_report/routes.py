@@ -127,9 +127,8 @@ class Router:
         return StudySection(study, *related_documents(study, self._store))
 
     def _by_name(self) -> dict[str, StudySummary]:
-        """Map IDs and file names, which addresses contain, to studies."""
-        studies = self._store.summaries()
-        return {study.id: study for study in studies} | {study.file: study for study in studies}
+        """Map IDs, which addresses contain, to studies."""
+        return {study.file: study for study in self._store.summaries()}
 
     def _find(self, name: str, studies: dict[str, StudySummary]) -> StudySummary:
         if name not in studies:

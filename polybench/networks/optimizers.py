@@ -21,10 +21,10 @@ ADAM_EPSILON = 1e-8
 RMSPROP_DECAY = 0.9
 RMSPROP_EPSILON = 1e-7
 
-Rate = Annotated[float, Meta(gt=0)]
+Rate = Annotated[float, Meta(gt=0, le=1e30)]
 Momentum = Annotated[float, Meta(ge=0, lt=1)]
-WeightDecay = Annotated[float, Meta(ge=0)]
-LearningRateSchedule = tuple[tuple[Annotated[int, Meta(ge=1)], Rate], ...]
+WeightDecay = Annotated[float, Meta(ge=0, le=1e30)]
+LearningRateSchedule = tuple[tuple[Annotated[int, Meta(ge=1, le=10**12)], Rate], ...]
 """(first step, learning rate), ascending: the rate from this step on. Steps count from 0."""
 
 Array = Any

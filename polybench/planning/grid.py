@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.networks.model import Model
 from polybench.planning.plan import resolve
-from polybench.schema.options import Study
+from polybench.schema.options import Study, WorkerCount
 
 AXES = ("batch_size", "threads", "depth", "resolution", "loader_workers", "augment")
 """Fields that a sweep can vary. Engines, devices and precisions vary within each study, as configurations.
@@ -20,6 +21,13 @@ AXES = ("batch_size", "threads", "depth", "resolution", "loader_workers", "augme
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Default batch sizes for the fixed overhead of a step: from dominant to negligible."""
+
+
+_TYPES = get_type_hints(Study, include_extras=True)
+"""Types of the fields of a study, with their bounds."""
+
+MAX_POINTS = 10_000
+"""Maximum points of a sweep."""
 
 
 class GridPoint(NamedTuple):
@@ -41,6 +49,8 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
     for axis, several in axes.items():
         lookup_or_suggest(axis, dict.fromkeys(AXES), "field of a sweep")
         _check(axis, several)
+    if (count := math.prod(map(len, axes.values()))) > MAX_POINTS:
+        raise BadInput(f"the sweep has {count:,} points: expected at most {MAX_POINTS:,}: give fewer values")
     combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axes.values()))]
     checked: set[str | Model] = set()
     made = []
@@ -67,11 +77,13 @@ def _check(axis: str, values: Sequence[int]) -> None:
         raise BadInput(f"{_option(axis)} has no value")
     if len(set(values)) < len(values):
         raise BadInput(f"{_option(axis)} repeats a value: {','.join(map(str, values))}")
-    least = 0 if axis in ("loader_workers", "augment") else 1
-    if min(values) < least:
-        raise BadInput(f"{_option(axis)} {min(values)}: expected at least {least}")
-    if axis == "augment" and max(values) > 1:
+    if axis == "augment" and not {*values} <= {0, 1}:
         raise BadInput(f"{_option(axis)} {max(values)}: expected 0 or 1")
+    for value in values if axis != "augment" else ():
+        try:
+            msgspec.convert(value, WorkerCount if axis in ("depth", "resolution") else _TYPES[axis])
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{_option(axis)} {value}: {error}") from None
 
 
 def _model(model: str | Model, values: Mapping[str, int]) -> str | Model:

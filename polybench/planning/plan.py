@@ -20,7 +20,15 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.planning import schedule
 from polybench.planning.environments import absolute_paths, resolve_environment
-from polybench.schema.options import Configuration, Study, Workload, check_tf32, configuration_grid, parse_price_key
+from polybench.schema.options import (
+    MAX_THREADS_PER_CORE,
+    Configuration,
+    Study,
+    Workload,
+    check_tf32,
+    configuration_grid,
+    parse_price_key,
+)
 from polybench.schema.units import plural
 
 _MEMORY_SHARE = 0.8
@@ -115,7 +123,10 @@ def resolve(study: Study) -> Plan:
         lookup_or_suggest(name, by_name, "configuration")
     for name in study.prices if study.devices else ():  # without --devices, prices may name other machines' devices
         lookup_or_suggest(parse_price_key(name), dict.fromkeys(devices), "device with a price")
-    threads = study.threads or host.usable_threads()
+    usable = host.usable_threads()
+    threads = study.threads or usable
+    if threads > (most := MAX_THREADS_PER_CORE * usable) and not study.force:
+        raise BadInput(f"--threads {threads} on {plural(usable, 'usable core')}: expected at most {most}, or --force")
     workload = Workload(
         model=model.name,
         dataset=study.data,
@@ -154,10 +165,10 @@ def resolve_remote(study: Study) -> Plan:
 
 
 def _as_remote(study: Study) -> Study:
-    """Replace this machine's CPUs by threads that replicas can share evenly."""
+    """Replace this machine's CPUs by threads that replicas can share evenly; another machine may have more cores."""
     shared = math.lcm(*study.replica_counts)
     threads = study.threads or shared * max(1, host.usable_threads() // shared)
-    return msgspec.structs.replace(study, pin_cpus=False, threads=threads)
+    return msgspec.structs.replace(study, pin_cpus=False, threads=threads, force=True)
 
 
 def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:

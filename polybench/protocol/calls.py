@@ -19,14 +19,12 @@ from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, Numeric
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
+from polybench.schema.options import PositiveInt, Seconds
 from polybench.schema.resources import Allocations, Memory, NativeAllocation
 from polybench.schema.result import Startup
 
 P = ParamSpec("P")
 AnswerT = TypeVar("AnswerT")
-
-Seconds = Annotated[float, Meta(ge=1e-9)]
-"""A measured duration. Ratios divide by it, and no clock here resolves less than a nanosecond."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ class BlockMeasured(msgspec.Struct, frozen=True):
     """
 
     step_times: Annotated[list[Seconds], Meta(min_length=1)]
-    steps_per_value: Annotated[int, Meta(ge=1)]
+    steps_per_value: PositiveInt
     peak_rss_bytes: int
     gc_stats: GcStats | None = None
     data_wait_seconds: float | None = None

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from polybench.data.disk import open_without_link
 from polybench.errors import ConfigurationFailed, EngineUnavailable, mask
 from polybench.machine import interrupts, memory
 from polybench.protocol import calls
@@ -59,7 +60,7 @@ class WorkerProcess:
         }
         inherited = {**inherited_env_vars(os.environ), **environment}
         try:
-            with log_path.open("ab") as output:
+            with open(log_path, "ab", opener=open_without_link) as output:
                 self._process = subprocess.Popen(
                     # -P: Python does not import modules from the current folder.
                     [python.executable, "-P", "-m", "polybench.worker"],

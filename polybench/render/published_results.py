@@ -161,7 +161,7 @@ def _notes(published: Sequence[PublishedResult], measured: Sequence[MeasuredConf
     ]
 
 
-def _format_value(value: float | tuple[float, float]) -> str:
+def _format_value(value: float | tuple[float, ...]) -> str:
     """Format all published digits, without rounding."""
     if isinstance(value, tuple):
         return " to ".join(map(_format_value, value))

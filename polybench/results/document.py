@@ -27,7 +27,7 @@ from polybench.results.peak import FindPeaks, compare_with_peak
 from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.results.usage import summarize_usage
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
-from polybench.schema.options import Study, Workload, max_epochs, merge_prices
+from polybench.schema.options import Id, Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
     MeanStepTime,
@@ -51,7 +51,7 @@ _NOTABLE_TREND = 0.01
 class DocumentHeader(msgspec.Struct, frozen=True):
     """Holds the fields of a document that are known before the first measurement."""
 
-    id: str
+    id: Id
     created: str
     tool_version: ToolVersion
     argv: list[str]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from polybench.engines.job import EngineInfo, GcStats
 from polybench.errors import EngineUnavailable
@@ -16,7 +18,7 @@ from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingT
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
 from polybench.protocol.loaded_code import Code, changed_names, describe_changes, without_bytecode
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
-from polybench.schema.options import Configuration
+from polybench.schema.options import Configuration, PositiveInt, Seconds
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
 from polybench.schema.result import Startup, Status, Training
@@ -67,9 +69,9 @@ class ConfigurationRun:
     later_code: dict[str, str] = field(default_factory=dict)
     """Files that the checked worker had loaded at the end of the parity check, in addition."""
     resolution: Literal["step", "block"] = "step"
-    steps_per_value: int = 1
+    steps_per_value: PositiveInt = 1
     startups: list[Startup] = field(default_factory=list)
-    step_times: list[list[list[float]]] = field(default_factory=list)
+    step_times: list[list[Annotated[list[Seconds], Meta(min_length=1)]]] = field(default_factory=list)
     block_counters: list[list[BlockCounters]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     peak_rss_bytes: int | None = None

@@ -6,21 +6,22 @@ A document has medians and means; a checkpoint has all measurements, from which 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import math
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from polybench.data.disk import atomic_write, read_regular_file
+from polybench.data.disk import atomic_write, is_inside, read_regular_file, remove_folder
 from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
-from polybench.planning.grid import points
+from polybench.planning.grid import MAX_POINTS, points
 from polybench.planning.plan import resolve
 from polybench.planning.schedule import RoundBudget
 from polybench.planning.study_file import parse, replace_network
@@ -28,7 +29,7 @@ from polybench.results.document import DocumentHeader, collect_versions, measure
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
 from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata, ToolVersion
-from polybench.schema.options import Configuration, MachineGroup, Study
+from polybench.schema.options import Configuration, Id, MachineGroup, NaturalInt, Study
 from polybench.schema.result import library_versions
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.past_durations import CheckScope
@@ -59,6 +60,9 @@ class Checkpoint(msgspec.Struct, kw_only=True):
         """IDs of the studies that belong to the run."""
         return []
 
+    def check(self) -> None:
+        """Raise ValueError if parts of the content contradict each other."""
+
     def parse_study(self) -> Study:
         """Return the study; raise BadInput if this machine cannot measure it."""
         return parse(self.study, f"the study of {self.header.id}")
@@ -75,7 +79,7 @@ class CompletedPhases(msgspec.Struct):
     """Finished phases of a study. Trainings are in the configuration runs."""
 
     parity_check: bool = False
-    process_runs: int = 0
+    process_runs: NaturalInt = 0
     native_allocations: bool = False
     groups: list[ConfigurationGroup] = []
     """Groups of the process runs. A resumed study keeps them, whatever memory is free then."""
@@ -89,6 +93,20 @@ class StudyCheckpoint(Checkpoint, kw_only=True, tag="study"):
     interference: list[RoundInterference]
     warnings: list[str]
     completed: CompletedPhases
+
+    def check(self) -> None:
+        """Raise ValueError unless each run has the measurements of all completed process runs, and a group."""
+        names, grouped = (
+            [run.configuration.name for run in self.runs],
+            {name for group in self.completed.groups for name in group.configurations},
+        )
+        for name, run in zip(names, self.runs, strict=True):
+            counted, measured = ([len(process) for process in one] for one in (run.block_counters, run.step_times))
+            is_complete = len(measured) == self.completed.process_runs and 0 not in measured
+            if counted != measured or (run.is_active and not is_complete):
+                raise ValueError(f"{name} has {len(measured)} of {self.completed.process_runs} process runs")
+            if run.is_active and self.completed.process_runs and name not in grouped:
+                raise ValueError(f"{name} is in no group")
 
 
 class SweepSpec(NamedTuple):
@@ -105,8 +123,14 @@ class SweepCheckpoint(Checkpoint, kw_only=True, tag="sweep"):
 
     axes: dict[str, list[int]]
     command: SweepCommand
-    started: dict[int, str] = {}
+    started: dict[int, Id] = {}
     """Point number -> ID of its study."""
+
+    def check(self) -> None:
+        """Raise ValueError for the study of a point that the sweep lacks."""
+        count = min(MAX_POINTS, math.prod(map(len, self.axes.values())))
+        if not set(self.started) <= set(range(count)):
+            raise ValueError(f"it has {count} points, but studies of others have started")
 
     @property
     def selection(self) -> dict[str, Any]:
@@ -139,7 +163,7 @@ class MachineStudy(msgspec.Struct, kw_only=True):
     """The study of one machine group, which has a checkpoint of its own."""
 
     label: str
-    study_id: str
+    study_id: Id
     hostname: str | None = None
     """Host name of the machine that last started it."""
     versions: dict[str, str | None] = {}
@@ -154,6 +178,11 @@ class ClusterCheckpoint(Checkpoint, kw_only=True, tag="cluster"):
 
     run: ClusterRun
     machine_studies: list[MachineStudy]
+
+    def check(self) -> None:
+        """Raise ValueError unless each machine group has a study of its own."""
+        if [one.label for one in self.machine_studies] != [group.label for group in self.run.groups]:
+            raise ValueError("its studies are not those of its machines")
 
     @property
     def selection(self) -> dict[str, Any]:
@@ -203,27 +232,46 @@ class CheckpointStore:
     """Checkpoints by ID; each has a folder with a file, which is named after its kind, and a lock."""
 
     def __init__(self, results: Path) -> None:
-        self.folder = results / CHECKPOINT_FOLDER
+        self._results, self.folder = results, results / CHECKPOINT_FOLDER
 
     def ids(self, kind: type[Checkpoint] = StudyCheckpoint) -> list[str]:
         """Return the IDs of all checkpoints of a kind, newest first."""
-        return sorted((path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}")), reverse=True)
+        found = (path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}"))
+        return sorted((id for id in found if self._kind_of(id) is kind), reverse=True)
+
+    def _kind_of(self, id: str) -> type[Checkpoint] | None:
+        """Return the kind of a checkpoint; a folder with files of several kinds has the first one."""
+        return next((kind for kind in _KINDS if (self.folder / id / _file_name(kind)).exists()), None)
 
     def path(self, id: str, kind: type[Checkpoint] = StudyCheckpoint) -> Path:
         """Return the path of a checkpoint."""
-        return self.folder / id / _file_name(kind)
+        return self.run_folder(id) / _file_name(kind)
+
+    def run_folder(self, id: str) -> Path:
+        """Return the folder of a run; raises BadInput for an invalid ID, or if it is a link or behind one."""
+        try:
+            folder = self.folder / msgspec.convert(id, Id)
+        except msgspec.ValidationError:
+            raise BadInput(f"invalid ID {id!r}: expected letters, digits and . _ - only") from None
+        if not is_inside(folder, self._results):
+            raise BadInput(f"cannot use {folder}: expected a folder inside of {self._results}: delete the link")
+        return folder
 
     def read(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
         """Read a checkpoint; raises BadInput if it cannot be read, and CorruptCheckpoint if its content is invalid."""
         path = self.path(id, kind)
         try:
-            return msgspec.msgpack.decode(read_regular_file(path), type=kind, dec_hook=_decode_path)
+            return _decode(read_regular_file(path), kind, id)
         except FileNotFoundError:
             raise BadInput(f"cannot resume {id}: it has finished, or the ID is unknown") from None
-        except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
-            error_type = BadInput if isinstance(error, OSError) else CorruptCheckpoint
-            hint = f"start over with {self._rerun_hint(id)}, or delete it with `polybench resume {id} --discard`"
-            raise error_type(f"cannot read checkpoint {path}: {error}: {hint}") from error
+        except (OSError, msgspec.MsgspecError, RecursionError, ValueError, BadInput) as error:
+            raise self.unreadable(id, kind, error) from error
+
+    def unreadable(self, id: str, kind: type[Checkpoint], error: Exception) -> BadInput:
+        """Return the error for a checkpoint that cannot be read, or whose content is invalid."""
+        error_type = BadInput if isinstance(error, OSError) else CorruptCheckpoint
+        hint = f"start over with {self._rerun_hint(id)}, or delete it with `polybench resume {id} --discard`"
+        return error_type(f"cannot read checkpoint {self.path(id, kind)}: {error}: {hint}")
 
     def read_unchanged(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
         """Read a checkpoint; raises BadInput if the machine or polybench has changed.
@@ -262,7 +310,8 @@ class CheckpointStore:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint atomically; raises OSError if this fails."""
-        self.write_bytes(checkpoint.header.id, msgspec.msgpack.encode(checkpoint, enc_hook=str), type(checkpoint))
+        text = msgspec.json.encode(checkpoint, enc_hook=str)
+        self.write_bytes(checkpoint.header.id, _checksum(text) + b"\n" + text, type(checkpoint))
 
     def write_bytes(self, id: str, data: bytes, kind: type[Checkpoint] = StudyCheckpoint) -> None:
         """Replace the checkpoint by an encoded one, such as that of another machine."""
@@ -273,12 +322,12 @@ class CheckpointStore:
 
     def remove(self, id: str) -> None:
         """Delete the checkpoint of a finished run."""
-        shutil.rmtree(self.folder / id, ignore_errors=True)
+        remove_folder(self.run_folder(id), self._results)
 
     @contextlib.contextmanager
     def lock(self, id: str) -> Iterator[None]:
         """Lock a run, so that only one process measures it; raises BadInput if another process has locked it."""
-        folder = self.folder / id
+        folder = self.run_folder(id)
         folder.mkdir(parents=True, exist_ok=True)
         self._remove_empty()
         with contextlib.ExitStack() as stack:
@@ -286,6 +335,8 @@ class CheckpointStore:
                 stack.enter_context(hold_lock(folder))
             except BlockingIOError:
                 raise BadInput(f"{id} is still running: wait for it, or stop it first") from None
+            except OSError as error:
+                raise BadInput(f"cannot lock {folder}: {error.strerror}") from error
             try:
                 yield
             finally:
@@ -299,7 +350,28 @@ class CheckpointStore:
         for folder in self.folder.iterdir():
             with contextlib.suppress(OSError):
                 if [path.name for path in folder.iterdir()] == [LOCK_FILE] and is_stale(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_folder(folder, self._results)
+
+
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()
+
+
+def _decode(data: bytes, kind: type[CheckpointT], id: str) -> CheckpointT:
+    """Decode a checkpoint, which is JSON because that has neither NaN nor infinity, after a line with its checksum.
+
+    Raises ValueError, MsgspecError or BadInput unless it is intact, complete, and the checkpoint of this run.
+    """
+    checksum, _, text = data.partition(b"\n")
+    if checksum != _checksum(text):
+        raise ValueError("it has another checksum")
+    checkpoint = msgspec.json.decode(text, type=kind, dec_hook=_decode_path)
+    if checkpoint.header.id != id:
+        raise ValueError(f"it belongs to {checkpoint.header.id}")
+    if len({id, *checkpoint.study_ids}) <= len(checkpoint.study_ids):
+        raise ValueError("two of its studies have the same ID")
+    checkpoint.check()
+    return checkpoint
 
 
 def _decode_path(kind: type[Any], value: Any) -> Any:
@@ -350,12 +422,13 @@ def discard(run: ResumableRun, store: Store) -> None:
     checkpoints, study_ids = CheckpointStore(store.folder), []
     with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
         study_ids = checkpoints.read(run.id, run.kind).study_ids
-    with checkpoints.lock(run.id):
-        checkpoints.remove(run.id)
+    with contextlib.ExitStack() as stack:
+        for id in (run.id, *study_ids):  # no other process measures them
+            stack.enter_context(checkpoints.lock(id))
+        for id in (*study_ids, run.id):
+            checkpoints.remove(id)
     if (checkpoints.folder / run.id).exists():
         raise BadInput(f"cannot delete {checkpoints.folder / run.id}: delete it manually")
-    for id in study_ids:  # after the lock has shown that no process measures them
-        checkpoints.remove(id)
 
 
 def find_unfinished(
@@ -441,7 +514,9 @@ def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any
         runs = [(run.configuration, run) for run in checkpoint.runs]
         own = {"model": settings.model, "dataset": settings.dataset, "batch_size": settings.batch_size}
     else:
-        plan = resolve(points(checkpoint.parse_study(), checkpoint.axes)[0].study)
+        study = parse(checkpoint.study, f"the study of {checkpoint.header.id}", remote=True)
+        study = msgspec.structs.replace(study, pin_cpus=False, force=True)  # this machine may have fewer cores
+        plan = resolve(points(study, {axis: values[:1] for axis, values in checkpoint.axes.items()})[0].study)
         runs = [(configuration, None) for configuration in plan.configurations]
         own = {
             "model": plan.model.name,

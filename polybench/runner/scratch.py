@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import shutil
+import os
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, TextIO
 
 import platformdirs
 
+from polybench.data.disk import open_without_link, remove_folder
 from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.storage.store import STUDY_ID
@@ -29,21 +31,14 @@ _MAX_LOG_FOLDERS = 100
 @contextlib.contextmanager
 def exclusive_lock() -> Iterator[bool]:
     """Yield whether no other study of this user runs on this machine; hold the lock meanwhile."""
-    with _lock_path(_cache_folder()).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        except OSError:
-            yield True  # a file system without locks
-        else:
-            yield True
+    with _open_lock(_lock_path(_cache_folder())) as lock:
+        yield _lock(lock) is not False
 
 
 def prune_logs(logs: Path) -> None:
     """Delete the log folders of all but the newest studies; other files remain."""
     for folder in sorted(path for path in logs.glob("*") if STUDY_ID.match(path.name))[:-_MAX_LOG_FOLDERS]:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder, logs.parent)
 
 
 @contextlib.contextmanager
@@ -56,7 +51,7 @@ def scratch_folder() -> Iterator[Path]:
                 lock.unlink()  # of an earlier boot
     for folder in cache.glob("scratch-*"):
         if is_stale(folder):
-            shutil.rmtree(folder, ignore_errors=True)  # its study was killed
+            remove_folder(folder, cache)  # its study was killed
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=cache) as name, hold_lock(Path(name)):
         yield Path(name)
 
@@ -66,7 +61,8 @@ def _cache_folder() -> Path:
     folder = platformdirs.user_cache_path("polybench")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _lock_path(folder).touch()
+        with _open_lock(_lock_path(folder)) as lock:
+            os.utime(lock.fileno())
     except OSError as error:
         raise BadInput(f"cannot write to the cache folder {folder}: {error.strerror}: set XDG_CACHE_HOME") from error
     return folder
@@ -86,14 +82,26 @@ _GRACE_SECONDS = 60.0
 @contextlib.contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; raises BlockingIOError if another process holds it."""
-    with (folder / LOCK_FILE).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:
-            pass  # a file system without locks
+    with _open_lock(folder / LOCK_FILE) as lock:
+        if _lock(lock) is False:
+            raise BlockingIOError
         yield
+
+
+def _open_lock(path: Path, mode: Literal["a", "r+"] = "a") -> TextIO:
+    """Open a lock file, without emptying it or following a link, since it may be another program's file."""
+    return open(path, mode, opener=open_without_link)
+
+
+def _lock(file: TextIO) -> bool | None:
+    """Lock a file until it is closed; return False if another process has locked it, None if that is unknown."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None  # a file system without locks
+    return True
 
 
 def is_stale(folder: Path) -> bool:
@@ -101,10 +109,9 @@ def is_stale(folder: Path) -> bool:
     try:
         if time.time() - folder.stat().st_mtime < _GRACE_SECONDS:
             return False
-        with (folder / LOCK_FILE).open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _open_lock(folder / LOCK_FILE, "r+") as lock:
+            return _lock(lock) is True
     except FileNotFoundError:
         return folder.is_dir()
     except OSError:
         return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,8 @@ from statistics import median
 import msgspec
 import platformdirs
 
+from polybench.data.disk import is_inside, remove_folder
+from polybench.errors import BadInput
 from polybench.machine.load import IdleWait
 from polybench.machine.meters.observer import Observer
 from polybench.planning.plan import Plan, memory_groups
@@ -37,7 +38,7 @@ from polybench.runner.scratch import prune_logs
 from polybench.runner.workers import make_runs, version_changes
 from polybench.schema import units
 from polybench.schema.metadata import Host, RoundInterference, Settings
-from polybench.schema.study import StudyDocument
+from polybench.schema.study import StudyDocument, from_json, to_json
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 
@@ -71,7 +72,12 @@ class StudyState:
         self.completed = CompletedPhases()
         self.idle_wait = IdleWait(plan.study.wait_idle, self.progress.on_stage)
         self.idle_wait.waited_seconds = header.host.idle_wait_seconds
-        self.logs = (store.folder if store else platformdirs.user_cache_path("polybench")) / "logs" / header.id
+        self._folder = store.folder if store else platformdirs.user_cache_path("polybench")
+        self.logs = self._folder / "logs" / header.id
+        if not is_inside(self.logs, self._folder):
+            raise BadInput(
+                f"cannot write logs to {self.logs}: expected a folder inside of {self._folder}: delete the link"
+            )
         prune_logs(self.logs.parent)
         self._store, self._header, self.checkpoints = store, header, checkpoints
         self._warnings: list[str] = []
@@ -118,6 +124,7 @@ class StudyState:
     def restore(self, checkpoint: StudyCheckpoint) -> None:
         """Restore an earlier process of this study; raises BadInput if settings, versions or data have changed."""
         assert self.checkpoints is not None  # only saved studies are resumed
+        self.reject_invalid(checkpoint)
         self.checkpoints.reject_changed(checkpoint, _setting_changes(checkpoint, self))
         self.progress.on_stage("checking that engine versions are unchanged")
         versions = [
@@ -150,6 +157,18 @@ class StudyState:
             " have changed between the earlier measurements and the later ones"
         )
 
+    def reject_invalid(self, checkpoint: StudyCheckpoint) -> None:
+        """Raise CorruptCheckpoint unless the measurements in a checkpoint make a valid document of this study."""
+        assert self.checkpoints is not None
+        timing_blocks = [block for group in checkpoint.completed.groups if (block := group.round_budget.block)]
+        measured = StudyRun(checkpoint.runs, [], timing_blocks, checkpoint.interference, None, finished=False)
+        try:
+            if [run.configuration for run in checkpoint.runs] != [run.configuration for run in self.runs]:
+                raise ValueError("its configurations are not those of its study")
+            from_json(to_json(build_study_document(self._header, self.plan, self.files, measured, lambda *_: None)))
+        except (ArithmeticError, AssertionError, LookupError, ValueError, msgspec.MsgspecError) as error:
+            raise self.checkpoints.unreadable(self._header.id, StudyCheckpoint, error) from error
+
     def write_checkpoint(self) -> None:
         """Write the checkpoint from which the study can be resumed."""
         if self.checkpoints is None:
@@ -165,7 +184,7 @@ class StudyState:
 
     def checkpoint_file(self, name: str) -> Path | None:
         """Return the path of a file beside the checkpoint; None if the study has no checkpoint."""
-        return self.checkpoints.folder / self._header.id / name if self.checkpoints else None
+        return self.checkpoints.run_folder(self._header.id) / name if self.checkpoints else None
 
     def save(self) -> None:
         """Write the checkpoint and save the document."""
@@ -194,7 +213,7 @@ class StudyState:
         if self.checkpoints and all(run.status != "interrupted" for run in self.runs):
             self.checkpoints.remove(self._header.id)
         if all(run.log_path is None for run in self.runs):
-            shutil.rmtree(self.logs, ignore_errors=True)
+            remove_folder(self.logs, self._folder)
         return self._anonymized(document)
 
     def _anonymized(self, document: StudyDocument) -> StudyDocument:
@@ -205,7 +224,7 @@ class StudyState:
 
     def discard(self) -> None:
         """Delete checkpoint and logs, because nothing will be measured."""
-        shutil.rmtree(self.logs, ignore_errors=True)
+        remove_folder(self.logs, self._folder)
         if self.checkpoints:
             self.checkpoints.remove(self._header.id)
 

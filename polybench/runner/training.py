@@ -111,6 +111,7 @@ class _TrainingRun:
     def _save(self, worker: WorkerProcess) -> None:
         """Save the training state and the study."""
         if (file := self._file(len(self._epochs))) is not None:
+            file.unlink(missing_ok=True)  # a worker would follow a link
             error = worker.request(calls.save_training(str(file)), self._study.timeout)
             if error:
                 file.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.schema.metadata import Host, Settings, ToolVersion
+from polybench.schema.options import Amount, NaturalInt, Number, Positive, PositiveInt
 from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import ConfigurationStatus, Interval
 
@@ -41,15 +42,15 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     reason: str | None = None
     """Reason why the two are not comparable."""
-    step_seconds: tuple[float | None, float | None] = (None, None)
-    ratio: float | None = None
-    ci95: tuple[float, float] | None = None
-    q_value: float | None = None
+    step_seconds: tuple[Positive | None, Positive | None] = (None, None)
+    ratio: Positive | None = None
+    ci95: Interval | None = None
+    q_value: Amount | None = None
     """The smallest false discovery rate, over all verdicts of this diff, at which this one is significant."""
-    machine_drift_ratio: float | None = None
+    machine_drift_ratio: Positive | None = None
     """The smallest change of the other, unchanged engines on this device; the machine may have caused as
     much. 1 if these engines moved in both directions; null without such engines."""
-    corrected_ratio: float | None = None
+    corrected_ratio: Positive | None = None
     """The ratio without the machine's drift, which the verdict refers to; null without a verdict."""
     changed: Changed = {}
 
@@ -60,7 +61,7 @@ class DiffDocument(PrintableStruct, kw_only=True):
     schema: str = "polybench.diff/2"
     a: StudyInfo
     b: StudyInfo
-    tolerance: float
+    tolerance: Amount
     """Largest change, as a fraction, that does not count as a difference."""
     changed: Changed
     """Differences that apply to all rows."""
@@ -76,9 +77,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     study: str
     created: str
-    step_seconds: float
-    ci95: tuple[float, float] | None
-    segment_level: float
+    step_seconds: Positive
+    ci95: Interval | None
+    segment_level: Positive
     versions: dict[str, str]
     changed: Changed = {}
     """Versions that differ from those of the previous point."""
@@ -93,7 +94,7 @@ class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
     previous_study: str
     """The last study at the old level."""
     created: str
-    ratio: float
+    ratio: Positive
     changed: Changed
     """Versions that differ between these two studies."""
     dismissed: bool
@@ -108,9 +109,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     model: str
     dataset: str
-    batch_size: int
+    batch_size: PositiveInt
     precision: str
-    threads: int
+    threads: PositiveInt
     hostname: str
     cpu: str
     distinguishing_settings: str
@@ -118,7 +119,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     points: list[Point]
     """In order of time."""
     change_points: list[ChangePoint]
-    excluded: int = 0
+    excluded: NaturalInt = 0
     """Number of earlier studies beyond the maximum length of a series."""
 
 
@@ -126,7 +127,7 @@ class HistoryDocument(PrintableStruct, kw_only=True):
     """All series that match the request."""
 
     schema: str = "polybench.history/2"
-    tolerance: float
+    tolerance: Amount
     """Largest change, as a fraction, that does not count as a change point."""
     series: list[Series]
 
@@ -138,10 +139,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     study: str
     created: str
     cpu: str
-    cores: int
+    cores: PositiveInt
     gpus: list[str]
-    threads: int
-    prices: dict[str, float]
+    threads: PositiveInt
+    prices: dict[str, Positive]
     """Dollars per hour, by device."""
 
 
@@ -154,16 +155,16 @@ class MachineResult(ConfigurationStatus, kw_only=True):
 
     machine: str
     parity: str
-    step_seconds: float | None = None
-    ci95: tuple[float, float] | None = None
-    items_per_second: float | None = None
-    epoch_seconds: float | None = None
-    speedup: float | None = None
-    speedup_ci95: tuple[float, float] | None = None
+    step_seconds: Positive | None = None
+    ci95: Interval | None = None
+    items_per_second: Positive | None = None
+    epoch_seconds: Positive | None = None
+    speedup: Positive | None = None
+    speedup_ci95: Interval | None = None
     inconclusive_reason: str | None = None
-    dollars_per_epoch: float | None = None
-    relative_cost: float | None = None
-    relative_cost_ci95: tuple[float, float] | None = None
+    dollars_per_epoch: Positive | None = None
+    relative_cost: Positive | None = None
+    relative_cost_ci95: Interval | None = None
 
 
 class MergeDocument(PrintableStruct, kw_only=True):
@@ -187,7 +188,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     evidence: str
     """A column of the study's table, or a field of another saved document."""
-    seconds: float | None = None
+    seconds: Number | None = None
     """The size of the effect, per step unless the text says otherwise."""
     command: str | None = None
     """The command that measures it, if it was not measured."""
@@ -203,10 +204,10 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     """For a layer its operation, such as `input gradient`; otherwise the kind of cost."""
-    difference_seconds: float
+    difference_seconds: Number
     ci95: Interval | None = None
-    seconds: float | None = None
-    baseline_seconds: float | None = None
+    seconds: Number | None = None
+    baseline_seconds: Number | None = None
 
 
 class Breakdown(msgspec.Struct, kw_only=True):
@@ -220,9 +221,9 @@ class Breakdown(msgspec.Struct, kw_only=True):
 
     kind: Literal["layers", "batch size", "start"]
     whole: Literal["typical step", "mean step", "cold start"]
-    difference_seconds: float
-    seconds: float
-    baseline_seconds: float
+    difference_seconds: Number
+    seconds: Number
+    baseline_seconds: Number
     components: list[Component]
     unattributed: list[Component] = []
     sources: list[str] = []
@@ -240,11 +241,11 @@ class ExplainedComparison(msgspec.Struct, kw_only=True):
 
     configuration: str
     baseline: str
-    seconds: float
-    baseline_seconds: float
-    difference_seconds: float
+    seconds: Number
+    baseline_seconds: Number
+    difference_seconds: Number
     ci95: Interval | None
-    speedup: float
+    speedup: Positive
     speedup_ci95: Interval | None
     inconclusive_reason: str | None = None
     """Reason why the difference is inconclusive; null if it is not."""

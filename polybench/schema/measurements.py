@@ -12,7 +12,7 @@ import msgspec
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
 from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings
-from polybench.schema.options import Workload
+from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt, Workload
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import ConfigurationStatus, Interval, StepTimes
 
@@ -31,14 +31,14 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     layer: str
     """STEP if it belongs to no layer."""
     operation: Operation
-    seconds_per_step: float
+    seconds_per_step: Number
     """Without the pauses of the garbage collector."""
-    ci95: tuple[float, float] | None
-    gc_seconds_per_step: float | None = None
-    flops: int | None = None
-    min_bytes_moved: int | None = None
-    native_bytes: float | None = None
-    seconds: list[list[float]] = []
+    ci95: Interval | None
+    gc_seconds_per_step: Number | None = None
+    flops: NaturalInt | None = None
+    min_bytes_moved: NaturalInt | None = None
+    native_bytes: Amount | None = None
+    seconds: list[list[Number]] = []
     """As [process][round], without the rounds with interference."""
 
 
@@ -53,11 +53,11 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     parity: Literal["pass", "fail", "skipped"]
     compiled_as_whole: bool = False
     """The engine compiles or times the step as a whole, so its layers have no separate times."""
-    step_seconds: float | None = None
-    step_ci95: tuple[float, float] | None = None
-    unattributed_seconds: float | None = None
-    ci95: tuple[float, float] | None = None
-    gc_seconds_per_step: float | None = None
+    step_seconds: Positive | None = None
+    step_ci95: Interval | None = None
+    unattributed_seconds: Number | None = None
+    ci95: Interval | None = None
+    gc_seconds_per_step: Number | None = None
     """Garbage collection in the mean whole step; `step_seconds`, a typical one, leaves rare pauses out."""
     peak: PeakComparison | None = None
     """For whole steps."""
@@ -72,7 +72,7 @@ class LayersDocument(Document, kw_only=True):
     """The saved document. `study` is the measured study as TOML."""
 
     schema: str = "polybench.layers/2"
-    id: str
+    id: Id
     study: str
     settings: Settings
     interference: list[RoundInterference] = []
@@ -87,8 +87,8 @@ class LayersDocument(Document, kw_only=True):
 class OverheadPoint(msgspec.Struct, frozen=True):
     """The step time at one batch size."""
 
-    batch_size: int
-    step_seconds: float
+    batch_size: PositiveInt
+    step_seconds: Positive
     ci95: Interval | None
 
 
@@ -109,12 +109,12 @@ class ConfigurationOverhead(ConfigurationStatus, kw_only=True):
     the step times nor in `overhead_seconds`.
     """
 
-    overhead_seconds: float | None = None
-    seconds_per_item: float | None = None
+    overhead_seconds: Number | None = None
+    seconds_per_item: Number | None = None
     ci95: OverheadIntervals = OverheadIntervals(None, None)
-    batch_size_at_50pct_overhead: float | None = None
-    python_call_overhead_seconds: float | None = None
-    max_relative_residual: float | None = None
+    batch_size_at_50pct_overhead: Number | None = None
+    python_call_overhead_seconds: Number | None = None
+    max_relative_residual: Number | None = None
     points: list[OverheadPoint] = []
 
 
@@ -124,10 +124,10 @@ class OverheadDocument(Document, kw_only=True):
     schema: str = "polybench.overhead/2"
     model: str
     input_kind: InputKind = "image"
-    threads: int
-    batch_sizes: list[int] = []
+    threads: PositiveInt
+    batch_sizes: list[PositiveInt] = []
     """As requested."""
-    studies: list[str] = []
+    studies: list[Id] = []
     """IDs of the saved studies, in the order of their batch sizes."""
     configurations: list[ConfigurationOverhead]
 
@@ -143,21 +143,21 @@ class PointResult(msgspec.Struct, frozen=True):
     configuration: str
     status: str
     reason: str | None = None
-    step_seconds: float | None = None
-    items_per_second: float | None = None
-    speedup: float | None = None
-    ci95: tuple[float, float] | None = None
+    step_seconds: Positive | None = None
+    items_per_second: Positive | None = None
+    speedup: Positive | None = None
+    ci95: Interval | None = None
     inconclusive_reason: str | None = None
     """Reason why `speedup` and `efficiency` support no conclusion."""
-    efficiency: float | None = None
-    mean_step_seconds: float | None = None
-    epoch_seconds: float | None = None
-    relative_time: float | None = None
-    dollars_per_hour: float | None = None
+    efficiency: Positive | None = None
+    mean_step_seconds: Positive | None = None
+    epoch_seconds: Positive | None = None
+    relative_time: Positive | None = None
+    dollars_per_hour: Positive | None = None
     """For all devices that the configuration uses."""
-    dollars_per_epoch: float | None = None
-    relative_cost: float | None = None
-    relative_cost_ci95: tuple[float, float] | None = None
+    dollars_per_epoch: Positive | None = None
+    relative_cost: Positive | None = None
+    relative_cost_ci95: Interval | None = None
     relative_inconclusive_reason: str | None = None
     """Reason why `relative_time` and `relative_cost` support no conclusion."""
     caveat: str | None = None
@@ -168,23 +168,23 @@ class PointReference(msgspec.Struct, frozen=True):
     """A configuration at a point."""
 
     configuration: str
-    parameters: dict[str, int]
+    parameters: dict[str, NaturalInt]
 
 
 class ThreadPoolSizes(msgspec.Struct, frozen=True):
     """An entry of a grid: the threads that Julia and BLAS report, and the step time."""
 
-    julia: int
-    blas: int
-    step_seconds: float
-    ci95: tuple[float, float] | None
+    julia: PositiveInt
+    blas: PositiveInt
+    step_seconds: Positive
+    ci95: Interval | None
 
 
 class ThreadPoolGrid(msgspec.Struct, frozen=True):
     """An engine with several sizes of its thread pools, at one point of the other axes."""
 
     configuration: str
-    parameters: dict[str, int]
+    parameters: dict[str, NaturalInt]
     sizes: list[ThreadPoolSizes]
     best: ThreadPoolSizes
     as_good: list[ThreadPoolSizes] = []
@@ -194,8 +194,8 @@ class ThreadPoolGrid(msgspec.Struct, frozen=True):
 class SweepPoint(msgspec.Struct, frozen=True):
     """A study; `id` is that of its saved document."""
 
-    parameters: dict[str, int]
-    id: str
+    parameters: dict[str, NaturalInt]
+    id: Id
     oversubscribed: bool
     """True if it uses more threads than the machine has cores for."""
     configurations: list[PointResult]
@@ -208,10 +208,10 @@ class Curve(msgspec.Struct, frozen=True):
 
     configuration: str
     best: Annotated[dict[str, int], msgspec.Meta(min_length=1)]
-    best_items_per_second: float
-    as_good: list[dict[str, int]] | None = None
+    best_items_per_second: Positive
+    as_good: list[dict[str, NaturalInt]] | None = None
     """Points that cannot be told from the best: the interval of their ratio contains 1. Null for single processes."""
-    knee: int | None = None
+    knee: NaturalInt | None = None
     """The smallest value of the only axis that reaches 90 % of the best throughput."""
 
 
@@ -221,7 +221,7 @@ class SweepDocument(Document, kw_only=True):
     schema: str = "polybench.sweep/2"
     model: str
     input_kind: InputKind = "image"
-    axes: dict[str, list[int]]
+    axes: dict[str, list[NaturalInt]]
     points: list[SweepPoint]
     curves: list[Curve]
     reference: PointReference | None = None
@@ -259,18 +259,18 @@ class PeakMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     precision: str | None
     """The engines' precision; null for memory bandwidth, which NumPy measures in float64."""
-    threads: int
+    threads: PositiveInt
     kind: PeakKind
-    value: float
+    value: Positive
     unit: Literal["FLOP/s", "B/s"]
     """FLOP counts the direct computation. Bytes are those of three arrays, each read or written once, without
     the cache lines that are fetched before a write."""
     engine: str
     """With its variant."""
     shape: str
-    ci95: tuple[float, float] | None
-    drift: float | None
-    cpu_contention: float
+    ci95: Interval | None
+    drift: Number | None
+    cpu_contention: Number
     measured_at: str
     """UTC, ISO 8601."""
 
@@ -293,8 +293,8 @@ class PeakDocument(Document, kw_only=True):
     model: str
     network: Model | None = None
     """The network itself, if it came from a user's file."""
-    batch_size: int
-    threads: int
+    batch_size: PositiveInt
+    threads: PositiveInt
     malloc: str
     numpy: str | None = None
     """The version of NumPy, which measured memory bandwidth, and matrix products beside the engines."""
@@ -312,10 +312,10 @@ class AllocationSite(msgspec.Struct, frozen=True):
     """
 
     location: str
-    bytes_per_step: float
-    count_per_step: float
-    avoidable_allocations_per_step: float | None = None
-    avoidable_bytes_per_step: float | None = None
+    bytes_per_step: Amount
+    count_per_step: Amount
+    avoidable_allocations_per_step: Amount | None = None
+    avoidable_bytes_per_step: Amount | None = None
 
 
 class AllocationProfile(msgspec.Struct, frozen=True):
@@ -331,8 +331,8 @@ class ConfigurationAllocations(ConfigurationStatus, kw_only=True):
 
     source: str | None = None
     coverage: str | None = None
-    bytes_per_step: float | None = None
-    count_per_step: float | None = None
+    bytes_per_step: Amount | None = None
+    count_per_step: Amount | None = None
     sites: list[AllocationSite] = []
 
 

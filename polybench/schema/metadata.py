@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt
 from polybench.schema.printable import PrintableStruct
 
 InputKind = Literal["image", "sequence"]
@@ -20,45 +21,45 @@ class Settings(msgspec.Struct, kw_only=True):
     """The settings that all configurations of a study share."""
 
     model: str
-    parameters: int
+    parameters: NaturalInt
     input_kind: InputKind = "image"
     dataset: str
     data_sha256: str
     weights_sha256: str
     batches_sha256: str
-    batch_size: int
+    batch_size: PositiveInt
     optimizer: Optimizer
     precision: str
     """Comma-separated if there are several; the workload of each result has its own."""
-    threads: int
+    threads: PositiveInt
     malloc: str = "system"
     """See schema.options.Malloc. The default is for documents without this field."""
-    pinned_cpus: list[int] = []
+    pinned_cpus: list[NaturalInt] = []
     """The kernel's numbers of the CPUs that every worker was pinned to; empty if workers were not pinned."""
-    seed: int
-    processes: int
-    tolerance: float = 0.01
+    seed: NaturalInt
+    processes: PositiveInt
+    tolerance: Amount = 0.01
     """Smallest difference of step times that sentences name, as a fraction."""
-    rounds_per_process: int | None
-    steps_per_round: int | None
+    rounds_per_process: PositiveInt | None
+    steps_per_round: PositiveInt | None
     input: str
-    loader_workers: int | None = None
+    loader_workers: NaturalInt | None = None
     augment: bool = False
-    epochs: int | None
+    epochs: PositiveInt | None
     baseline: str | None
-    prices: dict[str, float]
+    prices: dict[str, Positive]
     """Dollars per hour by device, for a machine with this number of threads."""
 
 
 class RoundInterference(msgspec.Struct, frozen=True):
     """Activity of other processes during one round; percentages of one core."""
 
-    process: int
-    round: int
-    load_average: float
-    other_cpu_percent: float
-    steal_percent: float
-    swapped_bytes: int
+    process: NaturalInt
+    round: NaturalInt
+    load_average: Amount
+    other_cpu_percent: Number
+    steal_percent: Number
+    swapped_bytes: NaturalInt
     affected: bool
 
 
@@ -68,14 +69,14 @@ class Host(msgspec.Struct, kw_only=True):
     hostname: str
     os: str
     cpu: str
-    cores: int
-    threads: int
-    memory_bytes: int
+    cores: PositiveInt
+    threads: PositiveInt
+    memory_bytes: NaturalInt
     gpus: list[str]
     cpu_governor: str | None
-    load_average: float
+    load_average: Amount
     python: str
-    idle_wait_seconds: float = 0.0
+    idle_wait_seconds: Amount = 0.0
     """Time spent waiting for an idle machine, limited by `--wait-idle`."""
     busiest_programs: list[str] = []
     """Programs that interfered with timing blocks, the busiest first."""
@@ -92,7 +93,7 @@ class Document(PrintableStruct, kw_only=True):
     """The header of every document that was measured. `created` is UTC, ISO 8601."""
 
     schema: str
-    id: str | None = None
+    id: Id | None = None
     created: str
     polybench: ToolVersion
     argv: list[str]
@@ -111,13 +112,13 @@ class PhaseSeconds(msgspec.Struct, frozen=True, kw_only=True):
     imports, compilation and warm-up. `parity` is 0 if all checks were cached.
     """
 
-    data: float = 0.0
-    parity: float = 0.0
-    process_starts: list[float] = []
-    rounds: list[float] = []
-    allocation_count: float = 0.0
-    native_trace: float = 0.0
-    trainings: float = 0.0
+    data: Amount = 0.0
+    parity: Amount = 0.0
+    process_starts: list[Amount] = []
+    rounds: list[Amount] = []
+    allocation_count: Amount = 0.0
+    native_trace: Amount = 0.0
+    trainings: Amount = 0.0
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -125,9 +126,9 @@ class Resumed(msgspec.Struct, frozen=True):
 
     resumed_at: str
     """UTC, ISO 8601."""
-    processes: int
+    processes: NaturalInt
     """Process runs that had finished before."""
-    trainings: int
+    trainings: NaturalInt
     """Whole trainings, over all configurations, that had finished before."""
 
 
@@ -137,7 +138,7 @@ class PublishedResult(msgspec.Struct, frozen=True):
     label: str
     """The author's name of the program."""
     quantity: str
-    value: float | tuple[float, float]
+    value: Positive | Annotated[tuple[Positive, ...], msgspec.Meta(min_length=2, max_length=2)]
     """In `unit`, with the author's digits; a pair if the author printed a range."""
     unit: str
     hardware: str
@@ -145,18 +146,18 @@ class PublishedResult(msgspec.Struct, frozen=True):
     configuration: str | None = None
     """The configuration that repeats the author's program; null without one. An accuracy without a
     configuration is compared with every configuration, on any engine and device."""
-    epochs: int = 1
+    epochs: PositiveInt = 1
     """Number of epochs that an `epoch_time` value covers, or after which an `accuracy` value was measured."""
-    items_per_epoch: int | None = None
+    items_per_epoch: PositiveInt | None = None
     """Images or sequences of the author's epoch; an `epoch_time` is not compared without it."""
     metric: PublishedMetric = "epoch_time"
     """The metric of the configuration to compare with: seconds, items per second, or a ratio."""
-    steps: int = 1
+    steps: PositiveInt = 1
     """Number of steps that a `step_time` value covers."""
     model: str | None = None
     """The author's network, batch size and use of augmentation. Results with other values are not compared.
     Null if the author does not say, or if it does not matter."""
-    batch_size: int | None = None
+    batch_size: PositiveInt | None = None
     augment: bool | None = None
 
     @property

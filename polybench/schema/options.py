@@ -27,9 +27,27 @@ Malloc = Literal["retain", "system"]
 default, which returns some of it to the kernel, depending on the layout of the heap."""
 
 _MAX_INTEGER = 2**63 - 1  # TOML and JSON hold no larger number for every reader
+Integer = Annotated[int, Meta(ge=-_MAX_INTEGER, le=_MAX_INTEGER)]
 PositiveInt = Annotated[int, Meta(ge=1, le=_MAX_INTEGER)]
 NaturalInt = Annotated[int, Meta(ge=0, le=_MAX_INTEGER)]
-PositiveFloat = Annotated[float, Meta(gt=0)]
+Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+"""A number of a document. Code that multiplies or divides a few of these needs no check for overflow."""
+Amount = Annotated[float, Meta(ge=0, le=1e100)]
+Positive = Annotated[float, Meta(ge=1e-100, le=1e100)]
+"""A ratio, a rate or a price. Code that divides by it needs no check for zero, even in an edited document."""
+Seconds = Annotated[float, Meta(ge=1e-9, le=1e9)]
+"""A measured duration: no clock resolves less than a nanosecond, and no worker may take longer than the maximum."""
+
+Count = Annotated[int, Meta(ge=1, le=10**9)]
+"""Images, steps, rounds or epochs of a study."""
+WorkerCount = Annotated[int, Meta(ge=1, le=10**5)]
+"""Threads, processes or replicas of a study."""
+Fraction = Annotated[float, Meta(ge=1e-6, lt=1)]
+Duration = Annotated[float, Meta(gt=0, le=1e9)]
+"""Seconds."""
+
+MAX_THREADS_PER_CORE = 4
+"""More threads hardly ever finish a step, so they need `force`."""
 
 WARMUP_STEPS_PER_BLOCK = 2
 """Untimed steps at the start of each timing block: after a reset they reallocate gradients and optimizer
@@ -41,7 +59,11 @@ QUICK_BUDGET = 10.0
 _DEFAULT_MAX_EPOCHS = 20
 """Maximum epochs of a training with a target accuracy, if `epochs` is not given."""
 
-_ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+Label = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=60)]
+Id = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=100)]
+"""ID of a document or checkpoint, which is also the name of its file or folder. No path leads out of a folder by it."""
+
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
@@ -79,7 +101,7 @@ class EngineName(NamedTuple):
 
 def check_environment(name: str) -> str:
     """Return `name`; raises BadInput if it is not a valid name of an environment."""
-    if not _ENVIRONMENT.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise BadInput(
             f"invalid environment name {name!r}: expected letters, digits and . _ - only, a letter or digit first"
         )
@@ -148,7 +170,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     model: str | Model = "lenet"
     """A name, or the network itself if it came from a user's file."""
     data: str = "auto"
-    batch_size: PositiveInt | None = None
+    batch_size: Count | None = None
     optimizer: str | None = None
     learning_rate: Rate | None = None
     momentum: Momentum | None = None
@@ -157,38 +179,40 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     precision: Precision | tuple[Precision, ...] = "fp32"
     """Each precision is a separate configuration, checked at its own tolerance."""
     input: InputMode = "preload"
-    loader_workers: NaturalInt | None = None
+    loader_workers: Annotated[int, Meta(ge=0, le=10**5)] | None = None
     augment: bool = False
-    threads: PositiveInt | None = None
-    replicas: PositiveInt | tuple[PositiveInt, ...] = 1
+    threads: WorkerCount | None = None
+    force: bool = False
+    """Allow more threads than MAX_THREADS_PER_CORE times the cores."""
+    replicas: WorkerCount | tuple[WorkerCount, ...] = 1
     """Each number of replicas is a separate configuration with the study's batch size and threads."""
     malloc: Malloc = "retain"
     pin_cpus: bool = False
     """Pin all workers to the same `threads` cores, with at most one hyper-thread of each core."""
     seed: NaturalInt = 0
-    processes: PositiveInt = 5
-    rounds_per_process: PositiveInt | None = None
-    steps_per_round: PositiveInt | None = None
-    margin: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    processes: WorkerCount = 5
+    rounds_per_process: Count | None = None
+    steps_per_round: Count | None = None
+    margin: Fraction = 0.05
     """Requested margin of error of each speed-up: the half width of its interval, as a fraction."""
-    tolerance: Annotated[float, Meta(gt=0, lt=1)] = 0.01
+    tolerance: Fraction = 0.01
     """Smallest difference of step times that sentences name, as a fraction."""
-    epochs: PositiveInt | None = None
+    epochs: Count | None = None
     accuracy: bool = False
     target_accuracy: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """Train until the test accuracy reaches this value, for at most `epochs`."""
-    budget: PositiveFloat = 60.0
-    wait_idle: Annotated[float, Meta(ge=0)] = 0.0
+    budget: Duration = 60.0
+    wait_idle: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     """Maximum total wait for an idle machine: before the rounds of a process, and after interference."""
-    timeout: PositiveFloat = 600.0
+    timeout: Duration = 600.0
     parity: bool = True
-    parity_steps: PositiveInt = 3
+    parity_steps: WorkerCount = 3
     baseline: str | None = None
-    prices: dict[str, PositiveFloat] = {}
+    prices: dict[str, Positive] = {}
     """Dollars per hour; see `parse_price_key` for the keys."""
     metrics: bool = True
     """Measure allocations, memory, utilization and energy in addition to times."""
-    injected_delays: dict[str, PositiveFloat] = {}
+    injected_delays: dict[str, Positive] = {}
     """For tests: configuration -> busy wait added to each of its steps, as a fraction of the median untimed step."""
 
     def __post_init__(self) -> None:
@@ -365,8 +389,6 @@ _PUNCTUATION = {"accelerator": "._-"} | dict.fromkeys(("resources", "partition",
 
 Schedulers read the values, some of them as options or lines of a script."""
 
-Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)", max_length=60)]
-
 
 class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A class of machines, one of which measures all configurations of a study.
@@ -384,13 +406,13 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """SLURM partition; of several, separated by commas, SLURM chooses the first that is free."""
     constraint: str | None = None
     """SLURM constraint on node features."""
-    minutes: PositiveInt | None = None
+    minutes: Count | None = None
     """Time limit of a SLURM job; polybench resumes in a new job after it. None is two hours, or the
     partition's limit if that is shorter."""
     devices: tuple[str, ...] | None = None
     """The study's devices to measure on this machine; None is all that the machine has, or that the study
     names."""
-    price: PositiveFloat | None = None
+    price: Positive | None = None
     """Dollars per hour for the machine, or per GPU if configurations with replicas use several GPUs. None
     uses the study's prices."""
 

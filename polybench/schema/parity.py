@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from polybench.schema.options import Amount, NaturalInt, PositiveInt
+
 ComparisonKind = Literal[
     "loss", "gradient", "size", "weight", "schedule", "statistic", "batch", "kept share", "dropout scale", "correct"
 ]
@@ -26,10 +28,10 @@ class TensorComparison(msgspec.Struct, frozen=True):
 
     part: Literal["float64", "timed"]
     name: str
-    step: int
+    step: NaturalInt
     kind: ComparisonKind
-    relative_error: float | None
-    tolerance: float
+    relative_error: Amount | None
+    tolerance: Amount
 
     @property
     def passed(self) -> bool:
@@ -43,10 +45,10 @@ class PrecisionResult(msgspec.Struct, frozen=True):
     In the timed part, the weight error is that of the update from the engine's own gradient.
     """
 
-    max_loss_error: float | None
-    max_gradient_error: float | None
-    max_weight_error: float | None
-    tolerance: dict[str, float]
+    max_loss_error: Amount | None
+    max_gradient_error: Amount | None
+    max_weight_error: Amount | None
+    tolerance: dict[str, Amount]
 
 
 class KnownDeviation(msgspec.Struct, frozen=True):
@@ -54,7 +56,7 @@ class KnownDeviation(msgspec.Struct, frozen=True):
 
     rule: str
     tensor: str
-    error: float
+    error: Amount
     source: str
 
 
@@ -68,9 +70,9 @@ class ParityCheck(msgspec.Struct, frozen=True):
     status: Literal["pass", "fail", "skipped"]
     reason: str | None = None
     checked_at: str | None = None
-    steps: int | None = None
-    batch_size: int | None = None
-    timed_batch_size: int | None = None
+    steps: NaturalInt | None = None
+    batch_size: PositiveInt | None = None
+    timed_batch_size: PositiveInt | None = None
     float64: PrecisionResult | None = None
     timed: PrecisionResult | None = None
     known_deviations: list[KnownDeviation] = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from polybench.schema.options import Amount, Integer, NaturalInt, Number, Positive
+
 
 class Allocation(msgspec.Struct, frozen=True):
     """Allocations of one training step, as far as `source` sees them.
@@ -15,8 +17,8 @@ class Allocation(msgspec.Struct, frozen=True):
     `coverage` describes which allocations these are, or why a number is null.
     """
 
-    count_per_step: float | None
-    bytes_per_step: float | None
+    count_per_step: Amount | None
+    bytes_per_step: Amount | None
     source: str
     coverage: str
 
@@ -27,22 +29,22 @@ class DeviceAllocation(Allocation, frozen=True):
     A field is null if `source` does not provide it: only PyTorch counts the calls of its pool to the driver.
     """
 
-    allocated_bytes_per_step: float | None = None
+    allocated_bytes_per_step: Amount | None = None
     """Bytes that the pool returned for them, rounded up to its blocks."""
-    reserved_bytes: int | None = None
+    reserved_bytes: NaturalInt | None = None
     """Device memory that the pool holds after these steps, used or not."""
-    driver_calls_per_step: float | None = None
+    driver_calls_per_step: Amount | None = None
     """Requests that the pool passed to the driver: cudaMalloc and the like."""
-    retries_per_step: float | None = None
+    retries_per_step: Amount | None = None
     """Driver calls that failed until the pool had released its cached memory."""
 
 
 class SizeClasses(msgspec.Struct, frozen=True):
     """Allocations per step by requested size: below 1 KiB, below 256 KiB, and larger."""
 
-    lt_1kib: float
-    ge_1kib_lt_256kib: float
-    ge_256kib: float
+    lt_1kib: Amount
+    ge_1kib_lt_256kib: Amount
+    ge_256kib: Amount
 
 
 class NativeAllocation(msgspec.Struct, frozen=True):
@@ -51,14 +53,14 @@ class NativeAllocation(msgspec.Struct, frozen=True):
     Ratios of these numbers are meaningful.
     """
 
-    count_per_step: float
-    bytes_per_step: float
-    peak_live_bytes: int
+    count_per_step: Amount
+    bytes_per_step: Amount
+    peak_live_bytes: NaturalInt
     """Peak of the memory in use at one time, of what these steps allocated."""
     by_size: SizeClasses
     source: str
     coverage: str
-    ratio_to_baseline: float | None = None
+    ratio_to_baseline: Amount | None = None
     """Ratio of bytes per step; null if the baseline has none."""
 
 
@@ -76,27 +78,27 @@ class Allocations(msgspec.Struct, frozen=True):
 class GarbageCollection(msgspec.Struct, frozen=True):
     """Work of the garbage collector during the timed steps."""
 
-    seconds_per_step: float | None = None
-    full_collections: int | None = None
+    seconds_per_step: Amount | None = None
+    full_collections: NaturalInt | None = None
     """In all timed steps together."""
 
 
 class Memory(msgspec.Struct, frozen=True):
     """Memory of a worker in bytes, for one of its processes unless stated otherwise."""
 
-    peak_rss_bytes: int | None = None
+    peak_rss_bytes: NaturalInt | None = None
     """Peak resident memory over the worker's lifetime, the largest over processes."""
-    rss_after_import_bytes: int | None = None
+    rss_after_import_bytes: NaturalInt | None = None
     """Resident memory after the import of the framework."""
-    rss_anon_bytes: int | None = None
+    rss_anon_bytes: NaturalInt | None = None
     """Private resident memory after training steps."""
-    rss_file_bytes: int | None = None
+    rss_file_bytes: NaturalInt | None = None
     """Resident memory mapped from files after training steps, including the data set."""
-    step_peak_increase_bytes: int | None = None
+    step_peak_increase_bytes: Integer | None = None
     """Peak of a few steps above the resident memory before them."""
-    device_peak_bytes: int | None = None
+    device_peak_bytes: NaturalInt | None = None
     """Peak memory in use of the engine's allocator."""
-    device_nvml_bytes: int | None = None
+    device_nvml_bytes: NaturalInt | None = None
     """Device memory according to the driver, including the context and the allocator's cache."""
     device_nvml_source: str | None = None
     """Method that measured `device_nvml_bytes`."""
@@ -108,17 +110,17 @@ class Utilization(msgspec.Struct, frozen=True):
     CPU values are the worker's; GPU values are those of the whole GPU.
     """
 
-    cpu_percent: float | None = None
+    cpu_percent: Amount | None = None
     """Percentage of one core."""
-    cores_used: float | None = None
+    cores_used: Amount | None = None
     """`cpu_percent` as a number of cores."""
-    gpu_percent: float | None = None
+    gpu_percent: Amount | None = None
     """Percentage of time in which the GPU was busy."""
-    power: float | None = None
+    power: Amount | None = None
     """Watts; on the CPU those of its package."""
-    clocks: dict[str, float] | None = None
+    clocks: dict[str, Amount] | None = None
     """MHz."""
-    temperature: float | None = None
+    temperature: Number | None = None
     """Maximum, in degrees Celsius."""
     throttle_reasons: list[str] | None = None
 
@@ -129,27 +131,27 @@ class BlockCounters(msgspec.Struct, frozen=True):
     Counters of the worker cover all of its threads; null if the kernel does not provide them.
     """
 
-    wall_seconds: float
-    cpu_seconds: float
-    other_process_cpu_seconds: float
+    wall_seconds: Positive
+    cpu_seconds: Amount
+    other_process_cpu_seconds: Number
     """CPU time, on any core, of processes that do not belong to polybench."""
-    steal_seconds: float
+    steal_seconds: Number
     """CPU time that the hypervisor gave to other machines."""
-    cpu_wait_seconds: float | None = None
+    cpu_wait_seconds: Number | None = None
     """Time in which the worker was ready to run but waited for a core; summed over threads."""
-    cpu_pressure_seconds: float | None = None
+    cpu_pressure_seconds: Number | None = None
     """Time in which any task of the machine waited for a core (PSI)."""
-    minor_faults: int | None = None
-    major_faults: int | None = None
-    voluntary_switches: int | None = None
-    involuntary_switches: int | None = None
-    page_fault_seconds: float = 0.0
+    minor_faults: NaturalInt | None = None
+    major_faults: NaturalInt | None = None
+    voluntary_switches: NaturalInt | None = None
+    involuntary_switches: NaturalInt | None = None
+    page_fault_seconds: Amount = 0.0
     """Cost of the minor faults, estimated from faults on fresh memory."""
     affected: bool = False
     """True if CPU contention affected the block; see machine.interference."""
-    reruns: int = 0
+    reruns: NaturalInt = 0
     """Number of times that polybench re-measured the block. It keeps the least affected measurement."""
-    throttled_seconds: float | None = None
+    throttled_seconds: Number | None = None
     """Time in which the CPU quota of a control group stopped polybench's threads; summed over CPUs."""
 
 
@@ -159,16 +161,16 @@ class Interference(msgspec.Struct, frozen=True):
     A block's reset and its untimed steps count as steps.
     """
 
-    cpu_wait_seconds_per_step: float | None = None
+    cpu_wait_seconds_per_step: Number | None = None
     """Time in which the worker was ready to run but waited for a core; summed over threads."""
-    minor_faults_per_step: float | None = None
+    minor_faults_per_step: Amount | None = None
     """Pages that the kernel mapped without reading from disk."""
-    major_faults_per_step: float | None = None
-    voluntary_switches_per_step: float | None = None
-    involuntary_switches_per_step: float | None = None
-    blocks_rerun: int | None = None
+    major_faults_per_step: Amount | None = None
+    voluntary_switches_per_step: Amount | None = None
+    involuntary_switches_per_step: Amount | None = None
+    blocks_rerun: NaturalInt | None = None
     """Number of blocks that polybench re-measured because of CPU contention."""
-    blocks_affected: int | None = None
+    blocks_affected: NaturalInt | None = None
     """Number of blocks that are still affected."""
     blocks: list[list[BlockCounters]] = []
     """As [process][round]."""
@@ -177,7 +179,7 @@ class Interference(msgspec.Struct, frozen=True):
 class Energy(msgspec.Struct, frozen=True):
     """Energy of an epoch: mean power over the timing blocks x epoch time, for everything on the chip."""
 
-    joules_per_epoch: float | None = None
+    joules_per_epoch: Amount | None = None
     source: str | None = None
     """The power meter: of the processor's packages, of the GPU, or of both."""
 
@@ -191,20 +193,20 @@ class PeakComparison(msgspec.Struct, frozen=True):
     size, and the memory bandwidth.
     """
 
-    flops_per_second: float
-    fraction: float | None
+    flops_per_second: Positive
+    fraction: Amount | None
     source: str
-    convolution_flops_per_second: float | None = None
-    bytes_per_second: float | None = None
+    convolution_flops_per_second: Positive | None = None
+    bytes_per_second: Positive | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):
     """Cost of an epoch at the study's prices; null for variants that are not for production (`Result.caveat`)."""
 
-    dollars_per_epoch: float
-    relative: float | None
+    dollars_per_epoch: Positive
+    relative: Positive | None
     """Ratio to the baseline's cost; null if the baseline has no price."""
-    ci95: tuple[float, float] | None = None
+    ci95: tuple[Number, Number] | None = None
     """The interval of `relative`, over processes, or over trainings if epochs were measured."""
     inconclusive_reason: str | None = None
     """Reason why `relative` is inconclusive whatever its interval."""

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from polybench.schema.options import EngineName, Workload
+from polybench.schema.options import Amount, EngineName, NaturalInt, Number, Positive, PositiveInt, Seconds, Workload
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import (
     Allocations,
@@ -23,13 +24,10 @@ from polybench.schema.resources import (
     Utilization,
 )
 
-Interval = tuple[float, float]
+Interval = tuple[Number, Number]
 """A 95 % interval: its lower and upper bound."""
 
 Status = Literal["ok", "unavailable", "failed", "interrupted"]
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-"""A time or a ratio of times. Code that divides by it needs no check for zero, even in an edited document."""
 
 SINGLE_PROCESS = "only one process, and another one may differ; use --processes 5"
 """Reason of a comparison within one process, because another process may differ."""
@@ -49,13 +47,13 @@ class StepTime(msgspec.Struct, frozen=True):
     step times; p05, p95 and std are null if each value is the mean of a block.
     """
 
-    median: Positive
-    mean: Positive
-    min: Positive
-    p05: float | None
-    p95: float | None
-    std: float | None
-    n: int
+    median: Seconds
+    mean: Seconds
+    min: Seconds
+    p05: Amount | None
+    p95: Amount | None
+    std: Amount | None
+    n: PositiveInt
     ci95: tuple[Positive, Positive] | None
 
 
@@ -66,20 +64,20 @@ class MeanStepTime(msgspec.Struct, frozen=True):
     such as pauses of the garbage collector. Values per epoch are multiples of it.
     """
 
-    seconds: Positive
+    seconds: Seconds
     ci95: tuple[Positive, Positive] | None
 
 
 class Startup(msgspec.Struct, frozen=True):
     """Cold start of a worker that starts alone, phase by phase."""
 
-    process_seconds: float
-    import_seconds: float
-    build_seconds: float
-    data_seconds: float
-    first_step_seconds: float
-    second_step_seconds: float
-    detail: dict[str, float] = {}
+    process_seconds: Amount
+    import_seconds: Amount
+    build_seconds: Amount
+    data_seconds: Amount
+    first_step_seconds: Amount
+    second_step_seconds: Amount
+    detail: dict[str, Number] = {}
 
     @property
     def cold_start_seconds(self) -> float:
@@ -97,19 +95,19 @@ class BreakEven(msgspec.Struct, frozen=True):
     """Number of steps after which a longer cold start pays off against the baseline; null means never."""
 
     baseline: str
-    steps: int | None
+    steps: NaturalInt | None
 
 
 class Pipeline(msgspec.Struct, frozen=True):
     """The input pipeline of a configuration; rates of one process."""
 
-    data_wait_seconds_per_step: float | None = None
+    data_wait_seconds_per_step: Amount | None = None
     """Wait of the training thread for its batch, per timed step; null if the engine cannot measure it."""
-    compute_seconds_per_step: float | None = None
+    compute_seconds_per_step: Number | None = None
     """The rest of that step."""
-    pipeline_items_per_second: float | None = None
+    pipeline_items_per_second: Positive | None = None
     """The pipeline without training."""
-    training_items_per_second: float | None = None
+    training_items_per_second: Positive | None = None
     """Training on preloaded batches."""
 
 
@@ -122,7 +120,7 @@ class Comparison(msgspec.Struct, frozen=True):
     scope: Scope = "processes"
     inconclusive_reason: str | None = None
     """Reason why the comparison is inconclusive whatever its interval: interference."""
-    p_value: float | None = None
+    p_value: Amount | None = None
     """Probability of such a difference by chance, corrected for the number of comparisons in the table (Holm)."""
 
     @property
@@ -158,8 +156,12 @@ class Scaling(Comparison, frozen=True, kw_only=True):
     GPUs, or 1 on the CPU, where any number of replicas shares the study's threads.
     """
 
-    devices: int
-    efficiency: float
+    devices: PositiveInt
+    efficiency: Positive
+
+
+Rounds = Annotated[list[Annotated[list[Seconds], Meta(min_length=1)]], Meta(min_length=1)]
+"""Step times of a process."""
 
 
 class StepTimes(msgspec.Struct, frozen=True):
@@ -169,20 +171,20 @@ class StepTimes(msgspec.Struct, frozen=True):
     """
 
     resolution: Literal["step", "block"]
-    steps_per_value: int
-    values: list[list[list[Positive]]]
+    steps_per_value: PositiveInt
+    values: Annotated[list[Rounds], Meta(min_length=1)]
 
 
 class TrainedEpoch(msgspec.Struct, frozen=True):
     """An epoch of a whole training."""
 
-    seconds: float
+    seconds: Positive
     """Training time, without evaluation."""
-    steps_per_second: list[float]
+    steps_per_second: list[Positive]
     """For each tenth of the epoch; for the whole epoch if calls of the engine have an overhead."""
-    loss: float
+    loss: Number
     """Loss of the last step, or the loss that the engine reports for its last call."""
-    accuracy: float | None
+    accuracy: Amount | None
     """Fraction of the test images that are classified correctly."""
 
 
@@ -193,7 +195,7 @@ class Training(msgspec.Struct, frozen=True):
     accuracy.
     """
 
-    seed: int
+    seed: NaturalInt
     epochs: list[TrainedEpoch]
     complete: bool = True
 
@@ -218,10 +220,10 @@ class TimeToAccuracy(msgspec.Struct, frozen=True):
     Only complete trainings count.
     """
 
-    accuracy: float
-    seconds: float | None
-    seeds_reached: int
-    seeds: int
+    accuracy: Amount
+    seconds: Positive | None
+    seeds_reached: NaturalInt
+    seeds: NaturalInt
 
 
 class AccuracyDifference(msgspec.Struct, frozen=True):
@@ -231,11 +233,11 @@ class AccuracyDifference(msgspec.Struct, frozen=True):
     """
 
     baseline: str
-    value: float
-    ci95: tuple[float, float] | None
-    epochs: int
-    seeds: int
-    p_value: float | None = None
+    value: Number
+    ci95: Interval | None
+    epochs: PositiveInt
+    seeds: NaturalInt
+    p_value: Amount | None = None
     """As in `Comparison`."""
 
     @property
@@ -252,8 +254,8 @@ class Communication(msgspec.Struct, frozen=True):
     It includes the wait for a slower replica. It is a difference of two times; 0 means too small to measure.
     """
 
-    seconds_per_step: float
-    fraction: float
+    seconds_per_step: Number
+    fraction: Amount
     """Fraction of a step with the exchange, measured in the same rounds."""
     source: str
 
@@ -280,7 +282,7 @@ class Result(ConfigurationStatus, kw_only=True):
     """
 
     workload: Workload
-    world_size: int = 1
+    world_size: PositiveInt = 1
     """Processes of each worker: the number of replicas, if replicas are processes."""
     log_path: str | None = None
     caveat: str | None = None
@@ -292,10 +294,10 @@ class Result(ConfigurationStatus, kw_only=True):
     """A hash of every file that a worker had loaded before its first step; it differs between machines."""
     step_time: StepTime | None = None
     mean_step_time: MeanStepTime | None = None
-    items_per_second: float | None = None
-    epoch_seconds: float | None = None
+    items_per_second: Positive | None = None
+    epoch_seconds: Positive | None = None
     startup: Startup | None = None
-    python_call_overhead_seconds: float | None = None
+    python_call_overhead_seconds: Number | None = None
     """Extra time of a call of the engine from Python, which no step time includes: for Flux the bridge to
     Julia, and the collections that `gc_off` runs between steps. The median over timing blocks."""
     break_even_steps: list[BreakEven] = []
@@ -309,9 +311,9 @@ class Result(ConfigurationStatus, kw_only=True):
     cost: Cost | None = None
     peak: PeakComparison | None = None
     parity: ParityCheck = UNCHECKED
-    losses: list[float] = []
-    accuracy: float | None = None
-    accuracy_std: float | None = None
+    losses: list[Number] = []
+    accuracy: Amount | None = None
+    accuracy_std: Amount | None = None
     accuracy_difference: AccuracyDifference | None = None
     time_to_accuracy: TimeToAccuracy | None = None
     trainings: list[Training] = []

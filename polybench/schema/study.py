@@ -12,6 +12,7 @@ import datetime
 from polybench.schema.analyses import Statement
 from polybench.schema.encoding import decode, encode
 from polybench.schema.metadata import Document, PhaseSeconds, PublishedResult, Resumed, RoundInterference, Settings
+from polybench.schema.options import Id
 from polybench.schema.result import Result
 
 SCHEMA = "polybench.study/2"
@@ -25,7 +26,7 @@ class StudyDocument(Document, kw_only=True):
     """
 
     schema: str = SCHEMA
-    id: str
+    id: Id
     finished: bool | None = None
     phase_seconds: PhaseSeconds | None = None
     """Null if the study was interrupted and resumed."""

@@ -21,7 +21,7 @@ from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.metadata import Document
 from polybench.schema.study import StudyDocument
 from polybench.storage.study_index import StudyIndex
-from polybench.storage.summaries import NO_FILTERS, Filters, Kind, StudySummary, summarize_document
+from polybench.storage.summaries import NO_FILTERS, Filters, Kind, StudySummary, check_file_name, summarize_document
 
 _PROBE_BYTES = 1 << 16
 """Bytes that a test of the folder writes: about the smallest document of a study with step times."""
@@ -137,7 +137,7 @@ class Store:
         Raises:
             BadInput: no document or several documents match, or the document cannot be read.
         """
-        return _load(_find_by_prefix(self.files(_kind(type_)), name, _kind(type_)), type_)
+        return _load(_find_by_prefix(self.files(_kind(type_)), name, _kind(type_)), type_, name)
 
     def read(self, study: StudySummary) -> StudyDocument:
         """Load the document of a summary.
@@ -153,7 +153,7 @@ class Store:
         Raises:
             BadInput: no study or several studies match, or the document cannot be read.
         """
-        return _load(self._find(name), StudyDocument)
+        return _load(self._find(name), StudyDocument, name)
 
     def _find(self, name: str) -> Path:
         # The folder may contain other JSON files, with any name.
@@ -209,11 +209,19 @@ def _kind(type_: type[D]) -> str:
     return next(kind for kind, row in DOCUMENT_KINDS.items() if row.type is type_)
 
 
-def _load(path: Path, type_: type[D]) -> D:
+def _load(path: Path, type_: type[D], name: str = "") -> D:
+    """Load a document; its ID is the file's name, unless a user gave the path."""
     try:
-        return decode(read_regular_file(path), type_)
+        return decode(read_regular_file(path), type_) if is_document_path(name) else _read(path, type_)
     except (OSError, msgspec.MsgspecError) as error:
         raise BadInput(f"cannot read the {_kind(type_)} {path}: {error}") from error
+
+
+def _read(path: Path, type_: type[D]) -> D:
+    """Read a document of the results folder; raises OSError or MsgspecError."""
+    document = decode(read_regular_file(path), type_)
+    check_file_name(getattr(document, "id", None), path.stem)
+    return document
 
 
 def _save_copy(document: Document) -> str:
@@ -228,7 +236,7 @@ def _save_copy(document: Document) -> str:
 def _readable(paths: Iterable[Path], type_: type[D]) -> Iterator[D]:
     for path in paths:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            yield decode(read_regular_file(path), type_)
+            yield _read(path, type_)
 
 
 def _summarize(path: Path, kind: Kind) -> StudySummary:
@@ -285,14 +293,14 @@ def load_dismissed(results: Path) -> dict[str, frozenset[str]]:
     return dismissed
 
 
-def dismiss(results: Path, study: str, file: str, configurations: Iterable[str]) -> None:
-    """Dismiss the change points of these configurations at this study, saved in `file`.json.
+def dismiss(results: Path, study: str, configurations: Iterable[str]) -> None:
+    """Dismiss the change points of these configurations at this study.
 
     Raises:
         BadInput: the file cannot be written.
     """
     all_configurations = load_dismissed(results).get(study, frozenset()) | frozenset(configurations)
-    path = results / _DISMISSED / f"{file}.json"
+    path = results / _DISMISSED / f"{study}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         document = _Dismissed(study=study, configurations=sorted(all_configurations))

@@ -16,7 +16,7 @@ from polybench.errors import BadInput
 from polybench.schema.encoding import decode
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
-from polybench.schema.options import EngineName
+from polybench.schema.options import EngineName, Id
 from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import Result, library_versions
 from polybench.schema.study import SCHEMA
@@ -134,7 +134,7 @@ class _Host(msgspec.Struct):
 class PartialDocument(PrintableStruct):
     """The fields of `StudyDocument` that summaries need. Skipping step times makes decoding fast."""
 
-    id: str
+    id: Id
     created: str
     settings: _Settings
     host: _Host
@@ -150,10 +150,17 @@ def summarize_document(file: str, text: bytes, written: float, kind: Kind = "stu
     """
     try:
         summary = _SUMMARIZE[kind](text)
+        check_file_name(summary.id, file)
     except msgspec.MsgspecError as error:
         return StudySummary(file=file, started_at=written, unreadable_reason=str(error), kind=kind)
     started_at = parse_time(summary.created or "")
     return msgspec.structs.replace(summary, file=file, started_at=written if started_at is None else started_at)
+
+
+def check_file_name(id: str | None, file: str) -> None:
+    """Raise msgspec.ValidationError unless the ID of a document in the results folder is the name of its file."""
+    if id != file:
+        raise msgspec.ValidationError(f"its ID is {id!r}: expected the name of its file: rename it to {id}.json")
 
 
 def _summarize_study(text: bytes) -> StudySummary:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from polybench.cli.output import print_result
+from polybench.schema.study import from_json
+from polybench.storage.store import Store
 from tests.cli.test_live import on_screen
 from tests.commands import FAST
 from tests.scripts.test_plain import folder
@@ -77,7 +79,7 @@ def test_a_table_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_list_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / "20260101-000000-aaaa.json").write_bytes(GOLDEN.read_bytes())
+    Store(tmp_path).save(from_json(GOLDEN.read_bytes()))
     code, written = on_a_terminal("list", "--results", str(tmp_path), columns=90)
     assert code == 0
     lines = written.splitlines()
@@ -92,7 +94,7 @@ def test_warnings_of_an_explanation_stay(folder: Path) -> None:
 
 
 def test_a_warning_is_printed_once(folder: Path) -> None:
-    options = ("--threads", "64", "--engines", "fake", "--data", str(folder), "--no-save")
+    options = ("--threads", "64", "--force", "--engines", "fake", "--data", str(folder), "--no-save")
     _, written = on_a_terminal("compare", *FAST, *options)
     text = " ".join(" ".join(on_screen(written)).split())
     assert text.count("64 threads on") == 1

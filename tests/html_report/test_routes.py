@@ -132,13 +132,8 @@ def test_comparison_is_from_older_to_newer_and_can_be_swapped(tmp_path: Path) ->
     (swapped,) = re.findall(r'href="(/diff[^"]*)"', page)
     assert 'class="change faster"' in text(router, html.unescape(swapped))
     assert "a comparison needs two" in router.dispatch(f"/diff?id={old.id}").page.text
-    # Two files with the same ID are distinct.
-    new.results[0] = measured("torch/cpu", 0.04)
     (tmp_path / "copy.json").write_bytes(to_json(new))
-    page = text(router, f"/diff?a={new.id}&b=copy")
-    assert 'class="change slower"' in page
-    (swapped,) = re.findall(r'href="(/diff[^"]*)"', page)
-    assert 'class="change faster"' in text(router, html.unescape(swapped))
+    assert "expected the name of its file" in router.dispatch(f"/diff?a={new.id}&b=copy").page.text
 
 
 def test_history_has_a_figure_and_a_row_per_study(tmp_path: Path) -> None:

@@ -16,15 +16,16 @@ from polybench.results.document import study_toml
 from polybench.schema.options import QUICK_BUDGET, Study
 
 
-def finite(low: float, high: float | None = None) -> st.SearchStrategy[float]:
-    return st.floats(low, high, exclude_min=True, exclude_max=high is not None, allow_infinity=False)
+def finite(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(low, high, exclude_max=True)
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-counts = st.integers(1, 2**63 - 1)
+counts = st.integers(1, 10**9)
+workers = st.integers(1, 10**5)
 configurations = st.sampled_from(["fake/cpu", "torch+compile/cpu", "fake/cuda:1", "torch+compile/cuda:1"])
 studies = st.builds(
     Study,
@@ -33,23 +34,24 @@ studies = st.builds(
     data=st.text(st.characters(exclude_categories=["Cs"])),  # TOML has no lone surrogates
     batch_size=maybe(counts),
     optimizer=maybe(st.just("momentum")),
-    learning_rate=maybe(finite(0)),
+    learning_rate=maybe(finite(5e-324, 1e30)),
     momentum=maybe(st.floats(0, 1, exclude_max=True)),
     precision=st.sampled_from(["fp32", "bf16"]),
-    threads=maybe(counts),
+    threads=maybe(workers),
+    force=st.just(True),
     seed=st.integers(0, 2**63 - 1),
-    processes=counts,
+    processes=workers,
     rounds_per_process=maybe(counts),
     steps_per_round=maybe(counts),
-    margin=finite(0, 1),
-    budget=finite(0),
-    timeout=finite(0),
+    margin=finite(1e-6, 1),
+    budget=finite(5e-324, 1e9),
+    timeout=finite(5e-324, 1e9),
     parity=st.booleans(),
     metrics=st.booleans(),
-    parity_steps=counts,
+    parity_steps=workers,
     baseline=maybe(configurations),
-    prices=st.dictionaries(st.sampled_from(["cpu", "cpu-16", "cuda:1"]), finite(0)),
-    injected_delays=st.dictionaries(configurations, finite(0)),
+    prices=st.dictionaries(st.sampled_from(["cpu", "cpu-16", "cuda:1"]), finite(1e-100, 1e100)),
+    injected_delays=st.dictionaries(configurations, finite(1e-100, 1e100)),
 )
 
 
@@ -87,15 +89,35 @@ BAD = {
     "baseline = 'fake/cpu'\nengines = ['torch']\ndevices = ['cpu']": "1: unknown configuration 'fake/cpu'",
     "data = '''\nbudget = 1\n'''\nbudget = -1": "4: budget: Expected `float` > 0",
     "seed = 1\r\nbudget = -1\r\n": "2: budget: ",
-    "budget = inf": "1: budget is inf",
+    "budget = inf": "1: budget",
     "learning_rate = nan": "1: learning_rate",
+    "seed = 1\nthreads = 1000000": "2: threads: Expected `int` <= 100000",
+    "seed = 1\nthreads = 99999": "2: --threads 99999 on ",
+    "batch_size = 1000000000000": "1: batch_size: Expected",
+    "processes = 1000000000000": "1: processes: Expected",
+    "steps_per_round = 1000000000000": "1: steps_per_round: Expected",
+    "rounds_per_process = 1000000000000": "1: rounds_per_process: Expected",
+    "epochs = 1000000000000": "1: epochs: Expected",
+    "parity_steps = 1000000000000": "1: parity_steps: Expected",
+    "replicas = [1, 1000000000000]": "1: replicas[1]: Expected",
+    "input = 'pipeline'\nloader_workers = 1000000000000": "2: loader_workers: Expected",
+    "budget = 1e300": "1: budget: Expected",
+    "timeout = 1e300": "1: timeout: Expected",
+    "wait_idle = 1e300": "1: wait_idle: Expected",
+    "margin = 1e-300": "1: margin: Expected",
+    "tolerance = 1e-300": "1: tolerance: Expected",
+    "learning_rate = 1e300": "1: learning_rate: Expected",
+    "weight_decay = 1e300": "1: weight_decay: Expected",
+    "lr_schedule = [[1000000000000000, 0.1]]": "1: lr_schedule",
+    "[prices]\ncpu = 1e300": "2: prices: Expected",
+    "engines = ['fake']\n[sweep]\nthreads = [1, 100000000000000000000000]": "2: --threads 1000",
     "seed = 99999999999999999999": "1: seed: ",
     "parity = 'yes'": "1: parity: Expected `bool`, got `str`",
     "seed = 1\n[prices]\n\ncpu = 0.24\ncuda = 'much'": "5: prices: Expected `float`, got `str`",
     "[prices]\ngpu = 1": "2: unknown device 'gpu'",
-    "prices.cpu = 1\nprices.cuda = 0": "2: prices: Expected `float` > 0",
+    "prices.cpu = 1\nprices.cuda = 0": "2: prices: Expected `float` >= 1e-100",
     "prices = {cpu = 1, cuda = -inf}": "1: prices",
-    "[prices]\ncpu = inf": "2: prices is inf",
+    "[prices]\ncpu = inf": "2: prices",
     "devices = ['cpu']\n[prices]\ncuda = 1": "3: unknown device with a price 'cuda'",
     "devices = ['cpu']\n[prices]\ncpu-2 = 1\ncuda-2 = 1": "4: unknown device with a price 'cuda'",
     "[prices]\ncpu-2 = 1\ncpu-two = 1": "3: unknown device 'cpu-two'",

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import shlex
 import shutil
 import signal
 import struct
@@ -199,6 +200,42 @@ def test_a_closed_standard_error_does_not_end_the_study(images: Path, tmp_path: 
     assert done.returncode == 0
     assert "fake/cpu" in done.stdout
     assert saved(tmp_path).finished is True
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_study_needs_no_standard_streams(redirection: str, images: Path, tmp_path: Path) -> None:
+    command = f"{shlex.join(compare(images, tmp_path, 'fake', '--quick', '--no-metrics'))} {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done
+    assert "Error" not in done.stderr
+    assert saved(tmp_path).finished is True
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("columns > /dev/full", 1),
+        ("--help > /dev/full", 1),
+        ("--version > /dev/full", 1),
+        ("columns >&-", 0),
+        ("columns --format json | true", 0),
+        ("show nothing 2> /dev/full", 2),
+        ("show nothing 2>&-", 2),
+    ],
+)
+def test_streams_that_cannot_be_written_have_no_traceback(command: str, code: int) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m polybench {command}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done
+    assert not done.stdout
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert ("No space left on device" in done.stderr) == (code == 1)
 
 
 def kill_the_reference() -> None:

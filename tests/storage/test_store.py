@@ -115,10 +115,10 @@ def test_concurrent_studies_are_detected(monkeypatch: pytest.MonkeyPatch) -> Non
         assert first
         with exclusive_lock() as second:
             assert not second
-        monkeypatch.setattr(host, "boot_id", lambda: "another")  # a machine with the same home folder
-        with exclusive_lock() as alone:
-            assert alone
-    monkeypatch.undo()
+        with monkeypatch.context() as patched:
+            patched.setattr(host, "boot_id", lambda: "another")  # a machine with the same home folder
+            with exclusive_lock() as alone:
+                assert alone
     with exclusive_lock() as third:
         assert third
 

@@ -117,6 +117,6 @@ def test_concurrent_processes_see_all_studies(index: StudyIndex) -> None:
 
 def test_fastest_configuration_is_ranked() -> None:
     document = study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, status="failed"))
-    found = summarize_document("x", to_json(document), 0.0)
+    found = summarize_document(document.id, to_json(document), 0.0)
     assert found.fastest is not None
     assert found.fastest.configuration == "torch/cpu"

@@ -17,7 +17,7 @@ STUDY = study(
 
 
 def summary() -> StudySummary:
-    return summarize_document("x", to_json(STUDY), 0.0)
+    return summarize_document(STUDY.id, to_json(STUDY), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,6 @@ def test_unreadable_study_matches_only_without_filters() -> None:
 def test_invalid_start_time_is_replaced_by_the_file_time(created: str) -> None:
     document = study(measured("torch/cpu", 0.01))
     document.created = created
-    found = summarize_document("x", to_json(document), 7.0)
+    found = summarize_document(document.id, to_json(document), 7.0)
     assert found.created == printable(created)
     assert found.started_at == 7.0 or created.startswith("9999")
