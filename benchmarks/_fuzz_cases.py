@@ -3,55 +3,224 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import io
 import os
 import shlex
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from typer.testing import CliRunner
 
+from polybench.analysis.diff import diff
+from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.analysis.history import build_history
+from polybench.analysis.merge import merge
 from polybench.cli import app
-from polybench.data import cifar10, image_folder
+from polybench.data import cifar10, image_folder, synthetic
 from polybench.data.cifar10 import read_pickle
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, PolybenchError
+from polybench.figures import FIGURES, draw
+from polybench.html_report import StudySection, render_report
+from polybench.networks import find_model
+from polybench.networks.network_file import network_of, network_toml
+from polybench.networks.timed_layers import split_layers
+from polybench.networks.toml_text import TomlText
+from polybench.parity_check.cache import CheckCache
+from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.render import FORMATS, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, explanation, render
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
+from polybench.runner.prepare import new_header, prepare
+from polybench.runner.progress import NullProgress
+from polybench.runner.state import StudyState
+from polybench.runner.study import run_in_turns
+from polybench.schema.documents import AnyDocument, kind_of, read_document
+from polybench.schema.encoding import encode
+from polybench.schema.measurements import LayersDocument, SweepDocument
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
+from polybench.storage.anonymize import anonymize
+from polybench.storage.store import Store
+from polybench.storage.summaries import SUMMARIZE, summarize_document
 
 _FOLDER = Path(tempfile.gettempdir()) / f"polybench-fuzz-{os.getpid()}"
 
 
 def document(data: bytes) -> None:
-    """Read a saved study, and render it in every format if it is valid."""
+    """Read a saved document of any kind, and do everything with it that a command does."""
     try:
-        found = from_json(data)
+        found = read_document(data)
     except msgspec.MsgspecError:
         return
-    show(found)
+    use(found)
 
 
-def show(found: StudyDocument) -> None:
-    """Render in every format; raise if one fails."""
-    for name in FORMATS:
+def edited_document(data: bytes) -> None:
+    """The same with a few values of a valid document replaced."""
+    valid = _documents()
+    document(msgspec.json.encode(edit(valid[data[0] % len(valid)], data[1:])) if data else b"")
+
+
+def use(found: AnyDocument) -> None:
+    """Print in every format, draw every figure, compare, merge, explain and report; raise if that fails."""
+    kind = kind_of(found.schema)
+    done: list[Callable[[], object]] = [partial(encode, found), partial(anonymize, found, _FOLDER)]
+    if kind == "explanation":
+        done += [partial(explanation.render, found, name) for name in EXPLANATION_FORMATS]
+    else:
+        done += [partial(render, found, name) for name in (FORMATS if kind == "study" else TABLE_FORMATS)]
+    done += [partial(draw, name, found) for name, figure in FIGURES.items() if figure.kind == kind]
+    done += [partial(summarize_document, found.id, encode(found), 0.0, kind)] if kind in SUMMARIZE else []
+    if isinstance(found, StudyDocument):
+        other = msgspec.structs.replace(from_json(_GOLDEN.read_bytes()), id="other")
+        saved = SavedDocuments([], [found, other])
+        for pair in ((found, other), (other, found)):
+            done += [
+                lambda pair=pair: use(diff(*pair)),
+                lambda pair=pair: use(build_history(pair, {})),
+                lambda pair=pair: use(merge(pair, {})),
+            ]
+        done += [
+            lambda: use(explain(found, saved)),
+            lambda: render_report([StudySection(found, explanation=explain(found, saved))]),
+        ]
+    if isinstance(found, StudyDocument | SweepDocument):
+        done.append(partial(render_report, [found if isinstance(found, SweepDocument) else StudySection(found)]))
+    if isinstance(found, LayersDocument):
+        layered = msgspec.structs.replace(from_json(_GOLDEN.read_bytes()), study=found.study)
+        done.append(lambda: explain(layered, SavedDocuments([found], [])))
+        done.append(partial(render_report, [StudySection(layered, layers=found)]))
+    for one in done:
         with contextlib.suppress(PolybenchError):
-            render(found, name)
+            one()
+
+
+DELETED = object()
+ODD: tuple[Any, ...] = (
+    None, 0, -1, 1e-9, 5e-324, 1e-100, 1e100, 1e308, 2**63, 10**30, "", "x\n\x1b[0m|&<", "../..",
+    [], {}, True, [[[]]], DELETED,
+)  # fmt: skip
+"""Values that edits put into a valid input. Further edits double a list, or copy a value from elsewhere."""
+
+
+def edit(valid: Any, data: bytes) -> Any:
+    """Replace up to four values of a JSON document, as `data` chooses."""
+    content = msgspec.json.decode(msgspec.json.encode(valid))
+    for start in range(0, min(len(data), 20) - 4, 5):
+        if not (paths := list(_paths(content))):
+            break
+        one, other = (paths[int.from_bytes(data[start + at : start + at + 2]) % len(paths)] for at in (0, 2))
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            _put(content, one, other, data[start + 4])
+    return content
+
+
+def _put(content: Any, path: Sequence[Any], other: Sequence[Any], choice: int) -> None:
+    parent, key = _get(content, path[:-1]), path[-1]
+    if choice % 20 < len(ODD):
+        odd = ODD[choice % 20]
+        if odd is DELETED:
+            del parent[key]
+        else:
+            parent[key] = odd
+    elif choice % 20 == len(ODD):
+        parent[key] = parent[key] * 2
+    else:
+        parent[key] = msgspec.json.decode(msgspec.json.encode(_get(content, other)))
+
+
+def _get(content: Any, path: Sequence[Any]) -> Any:
+    for key in path:
+        content = content[key]
+    return content
+
+
+def _paths(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the key paths of all values in a document."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield (*above, key)
+        yield from _paths(part, (*above, key))
 
 
 def checkpoint(data: bytes) -> None:
-    """Read the checkpoint of an unfinished study."""
-    folder = _FOLDER / "unfinished" / "id"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "study").write_bytes(data)
+    """Read the checkpoint of an unfinished study, and build the document from which it is resumed."""
+    _, state = _unfinished()
+    path = state.checkpoints.path(_ID)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
     with contextlib.suppress(BadInput):
-        CheckpointStore(_FOLDER).read("id", StudyCheckpoint)
+        state.reject_invalid(state.checkpoints.read(_ID, StudyCheckpoint))
+
+
+def edited_checkpoint(data: bytes) -> None:
+    """The same with a few values replaced, and a correct checksum."""
+    text = msgspec.json.encode(edit(_unfinished()[0], data))
+    checkpoint(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+
+
+_ID = "20250101-000000-abcd"
+
+
+@functools.cache
+def _unfinished() -> tuple[Any, StudyState]:
+    """Return a checkpoint after one of two process runs of the engine `fake`, and a state that can resume it."""
+    stack = contextlib.ExitStack()
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        os.environ[name] = str(_FOLDER)
+    synthetic.IMAGES.update(train=200, test=100)
+    study = Study(engines=("fake", "fake+slow"), processes=2, rounds_per_process=2, steps_per_round=5, parity=False)
+    study = msgspec.structs.replace(study, data="synthetic", batch_size=16)
+    store = Store(_FOLDER / "results")
+    header = msgspec.structs.replace(new_header(), id=_ID)
+    running = run_in_turns(study, NullProgress(), store=store, header=header)
+    while next(running) < 1:
+        pass
+    text = CheckpointStore(store.folder).path(_ID).read_bytes().partition(b"\n")[2]
+    running.close()
+    state = stack.enter_context(prepare(resolve(study), NullProgress(), header=header, store=store, exclusive=True))
+    _KEPT.append(stack)
+    return msgspec.json.decode(text), state
+
+
+_KEPT: list[contextlib.ExitStack] = []
+"""Open until the process ends."""
+
+
+def cached_check(data: bytes) -> None:
+    """Read a cached parity check."""
+    cache = CheckCache(_FOLDER / "parity")
+    entry = _FOLDER / "parity" / "key"
+    entry.mkdir(parents=True, exist_ok=True)
+    (entry / "manifest.json").write_bytes(data)
+    cache.find("key")
+
+
+def edited_cached_check(data: bytes) -> None:
+    """The same with a few values replaced."""
+    parity = from_json(_GOLDEN.read_bytes()).results[0].parity
+    check = {"worker_info": {"info": {"versions": {"fake": "1"}, "build": {}, "devices": ["cpu"]}}, "parity": parity}
+    cached_check(msgspec.json.encode(edit({"note": check, "checksums": {}}, data)))
+
+
+def network(data: bytes) -> None:
+    """Read a network file, and compute what is shown of the network."""
+    text = TomlText("network.toml", data.decode("utf-8", "replace"))
+    with contextlib.suppress(BadInput):
+        model = network_of(text, text.load())
+        network_toml(model)
+        assert model.parameters() >= 0
+        assert model.training_macs() >= 0
+        list(split_layers(model))
 
 
 def study(data: bytes) -> None:
@@ -139,23 +308,93 @@ def options(data: bytes) -> None:
     assert result.exit_code in (0, 1, 2), result.exit_code
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {
-    one.__name__: one for one in (document, checkpoint, study, pickled, archive, unpacked, image, message, options)
-}
+_TARGETS = (
+    document, edited_document, checkpoint, edited_checkpoint, cached_check, edited_cached_check,
+    study, network, pickled, archive, unpacked, image, message, options,
+)  # fmt: skip
+TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in _TARGETS}
 
 
-def seeds(golden: Path) -> dict[str, list[bytes]]:
-    """Return valid inputs of each target as seeds; `golden` is a saved study."""
-    whole = msgspec.json.decode(golden.read_bytes())
+_GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "study.json"
+_GALLERY = Path(__file__).parents[1] / "docs" / "gallery" / "measured"
+
+
+@functools.cache
+def _documents() -> list[Any]:
+    """Return a small valid document of each kind."""
+    whole = msgspec.json.decode(_GOLDEN.read_bytes())
     for result in whole["results"]:
         if result["step_times"]:
             result["step_times"]["values"] = [[[0.5], [0.6]]] * 2
         result["interference"]["blocks"] = []
         result["parity"]["tensors"] = result["parity"]["tensors"][:2]
     whole["interference"] = whole["interference"][:1]
+    study = from_json(msgspec.json.encode(whole))
+    other = msgspec.structs.replace(study, id="other", host=msgspec.structs.replace(study.host, hostname="other"))
+    made = [diff(study, other), build_history([other, study], {}), merge([study, other], {})]
+    with contextlib.suppress(BadInput):
+        made.append(explain(study, SavedDocuments([], [study, other])))
+    large = [
+        msgspec.json.decode(min(_GALLERY.glob(f"{folder}/*.json"), key=_size).read_bytes())
+        for folder in ("layers", "sweeps")
+    ]
+    return [whole, *map(_shorten, large), *(msgspec.json.decode(encode(one)) for one in made), *_small_documents(study)]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _shorten(value: Any) -> Any:
+    """Return a JSON document with at most three entries in each list."""
+    if isinstance(value, dict):
+        return {key: _shorten(part) for key, part in value.items()}
+    return [_shorten(part) for part in value[:3]] if isinstance(value, list) else value
+
+
+def _small_documents(study: StudyDocument) -> list[Any]:
+    """Return an overhead, a peak and an allocations document."""
+    header = study.header() | {"warnings": []}
+    status = {"configuration": "torch/cpu", "engine": "torch", "variant": None, "device": "cpu", "status": "ok"}
+    peak = {
+        "device": "cpu", "precision": "fp32", "threads": 2, "kind": "gemm", "value": 1e11, "unit": "FLOP/s",
+        "engine": "torch", "shape": "x", "ci95": [9e10, 1.1e11], "drift": 0.0, "cpu_contention": 0.0,
+        "measured_at": study.created,
+    }  # fmt: skip
+    overhead = status | {
+        "overhead_seconds": 2e-3, "seconds_per_item": 1e-4, "batch_size_at_50pct_overhead": 20.0,
+        "max_relative_residual": 0.1,
+        "ci95": {"overhead_seconds": [1e-3, 3e-3], "seconds_per_item": [9e-5, 1.1e-4]},
+        "points": [{"batch_size": size, "step_seconds": 2e-3 + 1e-4 * size, "ci95": None} for size in (1, 8)],
+    }  # fmt: skip
+    site = {"location": "f", "bytes_per_step": 8.0, "count_per_step": 1.0, "avoidable_bytes_per_step": 8.0}
+    profile = {"source": "s", "coverage": "c", "bytes_per_step": 8.0, "count_per_step": 1.0, "sites": [site]}
+    bodies: list[dict[str, Any]] = [
+        {
+            "schema": "polybench.overhead/2", "model": "lenet", "threads": 2, "batch_sizes": [1, 8],
+            "configurations": [overhead],
+        },
+        {
+            "schema": "polybench.peak/2", "model": "lenet", "batch_size": 8, "threads": 2, "malloc": "retain",
+            "peaks": [peak, peak | {"kind": "memory_bandwidth", "unit": "B/s", "precision": None}],
+            "configurations": [status],
+        },
+        {
+            "schema": "polybench.allocations/2", "study": study.study, "settings": study.settings,
+            "configurations": [status | profile],
+        },
+    ]  # fmt: skip
+    return [msgspec.to_builtins(header | body) for body in bodies]
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """Return valid inputs of each target as seeds."""
+    whole = _documents()[0]
     text = "engines = ['torch', 'tf']\nbatch_size = 8\ntarget_accuracy = 0.5\n[prices]\ncpu = 0.5\n"
     return {
-        "document": [msgspec.json.encode(whole)],
+        "document": [*map(msgspec.json.encode, _documents())],
+        "edited_document": [bytes([kind, *range(9)]) for kind in range(len(_documents()))],
+        "network": [network_toml(find_model(name)).encode() for name in ("lenet", "resnet32", "imdb-bilstm")],
         "study": [text.encode(), _toml(whole["study"]), b"[sweep]\nthreads = [1, 2]\n"],
         "pickled": [_pickle()],
         "archive": [_archive()],

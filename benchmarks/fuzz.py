@@ -16,7 +16,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "study.json"
 LIMITS = ("-rss_limit_mb=2048", "-timeout=20", "-max_len=65536", "-print_final_stats=1", "-verbosity=0")
 
 
@@ -36,7 +35,7 @@ def fuzz(name: str, seconds: int, findings: Path) -> bool:
     import _fuzz_cases
 
     with tempfile.TemporaryDirectory(prefix="polybench-corpus-") as corpus:
-        for number, seed in enumerate(_fuzz_cases.seeds(GOLDEN).get(name, [b""])):
+        for number, seed in enumerate(_fuzz_cases.seeds().get(name, [b""])):
             (Path(corpus) / str(number)).write_bytes(seed)
         command = [sys.executable, __file__, "--one", name, corpus, *LIMITS]
         command += [f"-max_total_time={seconds}", f"-artifact_prefix={findings}/{name}-"]

@@ -30,6 +30,9 @@ Key = tuple[str, str]
 UNATTRIBUTED: Key = ("unattributed", "")
 _SUM, _, _STEP = _TOTALS = [("sum of operations", ""), UNATTRIBUTED, ("whole step", "")]
 
+_MIN_SECONDS = 1e-12
+"""Less is rounding of 0."""
+
 _FIELDS = (
     "configuration", "layer", "operation", "seconds_per_step [s]", "low [s]", "high [s]", "share", "flops",
     "flops_per_second", "fraction_of_peak", "min_bytes_moved [B]", "gc_seconds_per_step [s]", "native_bytes [B]",
@@ -148,15 +151,16 @@ def _columns(configuration: ConfigurationLayers) -> list[tuple[str, dict[Key, st
     seconds = {_key(row): row.seconds_per_step for row in configuration.rows}
     if unattributed is not None:
         seconds |= {_SUM: step - unattributed, UNATTRIBUTED: unattributed, _STEP: step}
-    rates = {_key(row): row.flops / row.seconds_per_step for row in configuration.rows if row.flops}
+    timed = [row for row in configuration.rows if row.seconds_per_step > _MIN_SECONDS]
+    rates = {_key(row): row.flops / row.seconds_per_step for row in timed if row.flops}
     columns = [
         (f"{configuration.configuration} ms", {key: _ms(value) for key, value in seconds.items()}),
         *([("%", {key: f"{100 * value / step:.1f}" for key, value in seconds.items()})] if step else []),
-        ("GFLOP/s", {key: units.format_number(rate / 1e9) for key, rate in rates.items() if rate > 0}),
+        ("GFLOP/s", {key: units.format_number(rate / 1e9) for key, rate in rates.items()}),
     ]
     if configuration.peak is not None:
         peak = configuration.peak.flops_per_second
-        fractions = {key: rate / peak for key, rate in rates.items() if rate > 0}
+        fractions = {key: rate / peak for key, rate in rates.items()}
         if unattributed is not None and configuration.peak.fraction is not None:
             fractions[_STEP] = configuration.peak.fraction
         columns.append(("% of peak", {key: f"{100 * value:.1f}" for key, value in fractions.items()}))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.schema.metadata import Host, Settings, ToolVersion
-from polybench.schema.options import Amount, NaturalInt, Number, Positive, PositiveInt
+from polybench.schema.options import Amount, NaturalInt, Number, Positive, PositiveInt, Seconds
 from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import ConfigurationStatus, Interval
 
@@ -42,7 +42,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     reason: str | None = None
     """Reason why the two are not comparable."""
-    step_seconds: tuple[Positive | None, Positive | None] = (None, None)
+    step_seconds: tuple[Seconds | None, Seconds | None] = (None, None)
     ratio: Positive | None = None
     ci95: Interval | None = None
     q_value: Amount | None = None
@@ -77,9 +77,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     study: str
     created: str
-    step_seconds: Positive
+    step_seconds: Seconds
     ci95: Interval | None
-    segment_level: Positive
+    segment_level: Seconds
     versions: dict[str, str]
     changed: Changed = {}
     """Versions that differ from those of the previous point."""
@@ -155,7 +155,7 @@ class MachineResult(ConfigurationStatus, kw_only=True):
 
     machine: str
     parity: str
-    step_seconds: Positive | None = None
+    step_seconds: Seconds | None = None
     ci95: Interval | None = None
     items_per_second: Positive | None = None
     epoch_seconds: Positive | None = None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from polybench.errors import install_command
+from polybench.errors import BadInput, install_command
 from polybench.schema.printable import printable
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -68,6 +68,8 @@ class _Header(msgspec.Struct):
 def _decode(text: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
+    except BadInput as error:  # of a record that checks itself
+        raise msgspec.ValidationError(str(error)) from None
     except (RecursionError, UnicodeDecodeError, ArithmeticError, LookupError) as error:  # also of a network
         raise msgspec.DecodeError(str(error)) from None
 

@@ -12,7 +12,7 @@ import msgspec
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
 from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings
-from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt, Workload
+from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt, Seconds, Workload
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import ConfigurationStatus, Interval, StepTimes
 
@@ -53,7 +53,7 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     parity: Literal["pass", "fail", "skipped"]
     compiled_as_whole: bool = False
     """The engine compiles or times the step as a whole, so its layers have no separate times."""
-    step_seconds: Positive | None = None
+    step_seconds: Seconds | None = None
     step_ci95: Interval | None = None
     unattributed_seconds: Number | None = None
     ci95: Interval | None = None
@@ -88,7 +88,7 @@ class OverheadPoint(msgspec.Struct, frozen=True):
     """The step time at one batch size."""
 
     batch_size: PositiveInt
-    step_seconds: Positive
+    step_seconds: Seconds
     ci95: Interval | None
 
 
@@ -143,14 +143,14 @@ class PointResult(msgspec.Struct, frozen=True):
     configuration: str
     status: str
     reason: str | None = None
-    step_seconds: Positive | None = None
+    step_seconds: Seconds | None = None
     items_per_second: Positive | None = None
     speedup: Positive | None = None
     ci95: Interval | None = None
     inconclusive_reason: str | None = None
     """Reason why `speedup` and `efficiency` support no conclusion."""
     efficiency: Positive | None = None
-    mean_step_seconds: Positive | None = None
+    mean_step_seconds: Seconds | None = None
     epoch_seconds: Positive | None = None
     relative_time: Positive | None = None
     dollars_per_hour: Positive | None = None
@@ -176,7 +176,7 @@ class ThreadPoolSizes(msgspec.Struct, frozen=True):
 
     julia: PositiveInt
     blas: PositiveInt
-    step_seconds: Positive
+    step_seconds: Seconds
     ci95: Interval | None
 
 
@@ -189,6 +189,10 @@ class ThreadPoolGrid(msgspec.Struct, frozen=True):
     best: ThreadPoolSizes
     as_good: list[ThreadPoolSizes] = []
     """Sizes that cannot be told from the best: the interval of their ratio contains 1."""
+
+    def __post_init__(self) -> None:
+        if not {(one.julia, one.blas) for one in (self.best, *self.as_good)} <= {(o.julia, o.blas) for o in self.sizes}:
+            raise ValueError("the best sizes of the thread pools are not in their grid")
 
 
 class SweepPoint(msgspec.Struct, frozen=True):
@@ -237,6 +241,17 @@ class SweepDocument(Document, kw_only=True):
     title: str | None = None
     published: list[PublishedResult] = []
     """Numbers that the author of a study file's sweep published."""
+
+    def __post_init__(self) -> None:
+        if any(set(point.parameters) != set(self.axes) for point in self.points):
+            raise ValueError("the parameters of a point are not the axes of the sweep")
+        results = [(one.configuration, point.parameters) for point in self.points for one in point.configurations]
+        references = [*self.fastest, *self.cheapest, *([self.reference] if self.reference else [])]
+        named = [(one.configuration, one.parameters) for one in references]
+        if not all(one in results for one in [*named, *((curve.configuration, curve.best) for curve in self.curves)]):
+            raise ValueError("the best result is not at a point of the sweep")
+        if not {one.configuration for one in self.fastest} <= {curve.configuration for curve in self.curves}:
+            raise ValueError("the fastest configuration has no curve")
 
 
 PeakKind = Literal["gemm", "convolution", "memory_bandwidth"]

@@ -138,7 +138,7 @@ class PublishedResult(msgspec.Struct, frozen=True):
     label: str
     """The author's name of the program."""
     quantity: str
-    value: Positive | Annotated[tuple[Positive, ...], msgspec.Meta(min_length=2, max_length=2)]
+    value: Amount | Annotated[tuple[Amount, ...], msgspec.Meta(min_length=2, max_length=2)]
     """In `unit`, with the author's digits; a pair if the author printed a range."""
     unit: str
     hardware: str

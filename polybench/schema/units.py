@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -146,6 +147,8 @@ def _margin(value: float, interval: tuple[float, float] | None) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
+    if not math.isfinite(value):  # a ratio to almost nothing
+        return 0
     # Uses the exponent after rounding: 9.996 has three digits as 10.0, not as 10.00.
     exponent = int(f"{value:.{digits - 1}e}".split("e")[1])
     return max(digits - 1 - exponent, 0)

@@ -68,7 +68,12 @@ def anonymize(document: Document, results: Path | None = None) -> Document:
     folders = {*_program_folders(), *_document_folders(plain), *([results] if results else [])}
     if "argv" in plain:
         plain["argv"] = [_WORD.sub(rf"\1{_FOLDER}", word) for word in plain["argv"]]
-    return msgspec.convert(_apply(plain, _rules(folders, *_hostnames(plain))), type(document))
+    scrubbed = _apply(plain, _rules(folders, *_hostnames(plain)))
+    unchanged = {name: plain[name] for name in ("schema", "id") if name in plain}  # may contain a host name by chance
+    try:
+        return msgspec.convert(scrubbed | unchanged, type(document))
+    except msgspec.ValidationError as error:
+        raise BadInput(f"cannot anonymize: a name of this machine is also the value of a field: {error}") from error
 
 
 def scrub_text(text: str, hostname: str) -> str:

@@ -149,7 +149,7 @@ def summarize_document(file: str, text: bytes, written: float, kind: Kind = "stu
     `file` is its name without `.json`.
     """
     try:
-        summary = _SUMMARIZE[kind](text)
+        summary = SUMMARIZE[kind](text)
         check_file_name(summary.id, file)
     except msgspec.MsgspecError as error:
         return StudySummary(file=file, started_at=written, unreadable_reason=str(error), kind=kind)
@@ -240,7 +240,7 @@ def _summarize_points(
     )
 
 
-_SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
+SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
     "study": _summarize_study,
     "sweep": _summarize_sweep,
     "overhead": _summarize_overhead,

@@ -21,7 +21,8 @@ from tests.commands import invoke, printed, printed_json, refused
 
 PRICED, BATCHES, OVERHEAD = "priced", "batches", "overhead"
 COMMANDS = {
-    PRICED: "sweep --engines fake+slow,fake --baseline fake/cpu --threads 1,2,512 --price cpu-1=3.6 --price cpu-2=7.2",
+    PRICED: "sweep --engines fake+slow,fake --baseline fake/cpu --threads 1,2,512 --force --price cpu-1=3.6"
+    " --price cpu-2=7.2",
     BATCHES: "sweep --engines fake+linear_cost,fake,fake+crash --batch-size 1,128",
     OVERHEAD: "overhead --engines fake+linear_cost --batch-size 128,1,16",
 }

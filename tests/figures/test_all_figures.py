@@ -13,7 +13,7 @@ from polybench.errors import BadInput
 from polybench.figures import FIGURES, Kind, default_figure, draw, image_export
 from polybench.figures.figure import Figure, NoData, log_axis, style_for, styles_for
 from polybench.figures.image_export import caption_for
-from polybench.schema.measurements import PointResult, SweepPoint
+from polybench.schema.measurements import Curve, PointReference, PointResult, SweepPoint
 from polybench.schema.study import StudyDocument
 from tests.factories import measured, study
 from tests.figures.documents import (
@@ -239,7 +239,9 @@ def test_sweep_of_two_axes_has_a_curve_per_value_of_the_shorter_axis() -> None:
         for point, (threads, size) in zip(one.points, ((1, 8), (1, 512), (4, 8)), strict=True)
     ]
     failed = SweepPoint({"threads": 1, "batch_size": 64}, "x", False, [PointResult("torch/cpu", "failed")])
-    two = msgspec.structs.replace(one, points=[*points, failed], axes={"threads": [1, 4], "batch_size": [8, 64, 512]})
+    axes, best = {"threads": [1, 4], "batch_size": [8, 64, 512]}, {"threads": 4, "batch_size": 8}
+    curves, fastest = [Curve("torch/cpu", best, 190.0, [])], [PointReference("torch/cpu", best)]
+    two = msgspec.structs.replace(one, points=[*points, failed], axes=axes, curves=curves, fastest=fastest)
     figure = draw("scaling", two)
     assert [trace["name"] for trace in figure.traces] == ["torch/cpu, threads 1", "torch/cpu, threads 4"]
     assert figure.traces[0]["x"] == [8, 512]  # failed points are not drawn
