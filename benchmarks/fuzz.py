@@ -26,6 +26,8 @@ def fuzz_one(name: str, arguments: list[str]) -> None:
     with atheris.instrument_imports(include=["polybench"]):
         import _fuzz_cases
 
+    for seed in _fuzz_cases.seeds().get(name, [b""]):
+        _fuzz_cases.TARGETS[name](seed)  # late imports take longer than an input may
     atheris.Setup([name, *arguments], _fuzz_cases.TARGETS[name])
     atheris.Fuzz()
 

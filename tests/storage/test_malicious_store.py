@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
+from polybench.html_report.routes import Router
 from polybench.schema.study import to_json
 from polybench.storage.store import Store
+from tests.commands import printed, printed_json, refused
 from tests.factories import measured, study
 
 
@@ -73,6 +75,50 @@ def test_invalid_numbers_and_times_are_unreadable(field: str, value: Any, tmp_pa
     with pytest.raises(BadInput, match="cannot read the study"):
         store.load("20250120-000000-dead")
     assert list(store.studies()) == []
+
+
+def _nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+DAMAGE: dict[str, tuple[tuple[str | int, ...], bytes]] = {
+    "no step times": (("results", 0, "step_times", "values"), b"[]"),
+    "an empty process": (("results", 0, "step_times", "values"), b"[[]]"),
+    "an empty round": (("results", 0, "step_times", "values"), b"[[[]]]"),
+    "5e-324": (("results", 0, "step_time", "median"), b"5e-324"),
+    "1e308": (("results", 0, "step_times", "values"), b"[[[1e308]]]"),
+    "no number of JSON": (("results", 0, "epoch_seconds"), b"1e999"),
+    "a negative count": (("results", 0, "workload", "batch_size"), b"-1"),
+    "no threads": (("settings", "threads"), b"0"),
+    "another ID": (("id",), b'"../../x"'),
+    "500,000 nested objects": (("results", 0, "versions"), _nested(500_000)),
+    "nested objects in an unknown field": (("unknown",), _nested(500_000)),
+    "an impossible optimizer": (("settings", "optimizer"), b'{"name":"adam","momentum":0.5}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_every_command_refuses_a_damaged_document(damage: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save(valid := study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01)))
+    content: Any = msgspec.json.decode(to_json(msgspec.structs.replace(valid, id="damaged")))
+    place, value = DAMAGE[damage]
+    parent = content
+    for key in place[:-1]:
+        parent = parent[key]
+    parent[place[-1]] = "DAMAGE"
+    text = msgspec.json.encode(content).replace(b'"DAMAGE"', value)
+    (tmp_path / "damaged.json").write_bytes(text)
+    output = ("--output", tmp_path / "output.svg", "--results", tmp_path)
+    for name in ("damaged", tmp_path / "damaged.json"):
+        for command in ("show", "explain", "report", "plot", ("diff", valid.id), ("merge", valid.id)):
+            words = (command, name) if isinstance(command, str) else (*command, name)
+            assert "cannot read" in refused(*words, *output)
+    assert "cannot read" in refused("run", "damaged", "--dry-run", "--results", tmp_path)
+    assert Router(store).dispatch("/report?id=damaged").status in (400, 404)
+    assert printed_json("list", "--results", tmp_path)[-1]["id"] in (valid.id, "damaged")
+    assert "torch/cpu" in printed("history", "--results", tmp_path, "--format", "csv")
+    assert not (tmp_path / "output.svg").exists()
 
 
 def test_only_a_few_of_many_matches_are_named(tmp_path: Path) -> None:
