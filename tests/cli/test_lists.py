@@ -181,7 +181,7 @@ def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_pa
 
 def test_an_interrupted_sweep_is_not_finished_and_a_corrupt_one_is_listed(tmp_path: Path) -> None:
     sweep = full_sweep()
-    sweep.points.pop()
+    sweep.points.pop(0)
     path = Store(tmp_path).save(sweep)
     (row,) = printed_json("list", "--results", tmp_path)
     assert row["finished"] is False
