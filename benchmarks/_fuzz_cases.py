@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 from typer.testing import CliRunner
@@ -174,25 +175,23 @@ _ID = "20250101-000000-abcd"
 @functools.cache
 def _unfinished() -> tuple[Any, StudyState]:
     """Return a checkpoint after one of two process runs of the engine `fake`, and a state that can resume it."""
-    stack = contextlib.ExitStack()
-    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        os.environ[name] = str(_FOLDER)
-    synthetic.IMAGES.update(train=200, test=100)
     study = Study(engines=("fake", "fake+slow"), processes=2, rounds_per_process=2, steps_per_round=5, parity=False)
     study = msgspec.structs.replace(study, data="synthetic", batch_size=16)
     store = Store(_FOLDER / "results")
     header = msgspec.structs.replace(new_header(), id=_ID)
-    running = run_in_turns(study, NullProgress(), store=store, header=header)
-    while next(running) < 1:
-        pass
-    text = CheckpointStore(store.folder).path(_ID).read_bytes().partition(b"\n")[2]
-    running.close()
-    state = stack.enter_context(prepare(resolve(study), NullProgress(), header=header, store=store, exclusive=True))
-    _KEPT.append(stack)
+    folders = dict.fromkeys(("XDG_CACHE_HOME", "XDG_DATA_HOME"), str(_FOLDER))
+    with mock.patch.dict(os.environ, folders), mock.patch.dict(synthetic.IMAGES, train=200, test=100):
+        running = run_in_turns(study, NullProgress(), store=store, header=header)
+        while next(running) < 1:
+            pass
+        text = CheckpointStore(store.folder).path(_ID).read_bytes().partition(b"\n")[2]
+        running.close()
+        prepared = prepare(resolve(study), NullProgress(), header=header, store=store, exclusive=True)
+        state = _KEPT.enter_context(prepared)
     return msgspec.json.decode(text), state
 
 
-_KEPT: list[contextlib.ExitStack] = []
+_KEPT = contextlib.ExitStack()
 """Open until the process ends."""
 
 

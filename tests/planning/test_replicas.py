@@ -58,6 +58,6 @@ def test_replicas_divide_the_parity_batch(
     batch_size: int, replicas: Any, checked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 640)
-    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=84)
+    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=84, force=True)
     found = found._replace(model=msgspec.structs.replace(found.model, parity_batch_size=16))
     assert shared_files.write(found, tmp_path).parity.batch_size == checked
