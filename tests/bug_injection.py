@@ -128,6 +128,15 @@ class DroppedBias(ReferenceEngine):
         return right._replace(gradients=dict(right.gradients) | {"dense3.bias": np.zeros(10)})
 
 
+class DoubledTensor(ReferenceEngine):
+    """Doubles a small gradient at the timed precision."""
+
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        factor = 1 if self._job.dtype == "float64" else 2
+        return right._replace(gradients={**right.gradients, "conv1.bias": factor * right.gradients["conv1.bias"]})
+
+
 class OffByOneBatch(ReferenceEngine):
     """Trains on the next batch."""
 

@@ -2,10 +2,10 @@
 
 The check has two parts:
 
-- float64: both train in float64, independently of each other, on small batches.
-- timed: the engine trains at the precision and the batch size that are timed. Before each checked step, the
-  reference takes over the engine's current weights, so errors cannot accumulate. Steps across each change of the
-  learning rate follow, then the count of correct predictions.
+- float64: both train in float64, independently of each other, on small batches, with a step at later changes of the
+  learning rate.
+- timed: the engine runs two steps at the precision and the batch size that are timed, then counts correct predictions.
+  Before each step, the reference takes over the engine's current weights, so errors cannot accumulate.
 
 Both parts use prescribed dropout masks (see `engines.shared.batches.dropout_masks`). Timed trainings draw their own,
 which `own_dropout` checks. Tensors are read from files and compared one at a time.
@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -44,12 +45,13 @@ from polybench.parity_check.comparison import (
     statistics_errors,
     timed_errors,
     timed_tolerance,
+    weight_errors,
     write_chosen_labels,
 )
 from polybench.parity_check.own_dropout import own_dropout_errors
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Request
-from polybench.schema.parity import ComparisonKind, KnownDeviation, ParityCheck, TensorComparison
+from polybench.schema.parity import KnownDeviation, ParityCheck, TensorComparison
 
 _MAX_CACHE_BYTES = 2 << 30
 """Maximum size of the cache of the reference's trainings. An entry of `dlframeworks-cnn` takes 165 MB, one of
@@ -148,17 +150,22 @@ class ParityChecker:
         expected = self._reference_run(request, conventions, folder / "free")
         zero_gradients = find_zero_gradients([state.gradients for state in expected.values()], tolerance["gradient"])
         optimizer = request.job.workload.optimizer
-        comparisons = [
-            comparison
-            for step, actual in _run_training(engine, request, folder).items()
-            for comparison in float64_errors(step, actual, expected[step], tolerance, optimizer, zero_gradients)
-        ]
+        comparisons: list[TensorComparison] = []
+        for step, actual in _run_training(engine, request, folder).items():
+            if step <= request.steps:
+                comparisons += float64_errors(step, actual, expected[step], tolerance, optimizer, zero_gradients)
+            else:
+                steps = [*range(request.steps), *_later_changes(request)]
+                comparisons += weight_errors(
+                    "schedule", steps, actual, expected[step], tolerance, optimizer, zero_gradients
+                )
         return comparisons, zero_gradients
 
     def _reference_run(
         self, request: CheckRequest, conventions: NumericalConventions, folder: Path
     ) -> dict[int, State]:
-        """Return the reference's states by step, from the cache if it has them."""
+        """Return the reference's states by step in a training without corrections."""
+
         job = _reference_job(request, conventions)
 
         def train() -> Losses:
@@ -166,12 +173,18 @@ class ParityChecker:
             states = _run_training(self._reference, request, folder)
             return {step: _finite_loss(state) for step, state in states.items()}
 
+        return self._fetch(request, job, request.steps, folder, train)
+
+    def _fetch(
+        self, request: CheckRequest, job: Job, steps: int, folder: Path, train: Callable[[], Losses]
+    ) -> dict[int, State]:
+        """Return the states that `train` writes to a new folder, from the cache if it has them."""
         folder.mkdir()
         large = request.job.model.total_parameters() > _MAX_CACHED_PARAMETERS
         cache = FileCache(self._scratch / "reference", Losses, _MAX_CACHE_BYTES) if large else self._cache
         files = (request.weights, Path(request.epoch.images_path), Path(request.epoch.labels_path))
-        losses = cache.fetch(training_key(job, request.steps, files), folder, train)
-        return {step: _state(folder, step, math.nan if loss is None else loss) for step, loss in losses.items()}
+        losses = cache.fetch(training_key(job, steps, files), folder, train)
+        return _loaded(folder, losses)
 
     def _check_timed(
         self,
@@ -185,29 +198,25 @@ class ParityChecker:
         workload = request.job.workload
         tolerance, optimizer = timed_tolerance(request.job.model, workload), workload.optimizer
         update = ExpectedUpdate(request.job.model, optimizer, folder / "updates", tolerance, zero_gradients)
+        # The last change of the learning rate, or without one the last of the first steps.
+        last = [request.steps - 1, *(step for step, _ in optimizer.lr_schedule)][-1]
+        steps = sorted({0, last})
         tensors: list[TensorComparison] = []
-        expected: State | None = None
-        steps = [*range(request.steps), *(step for step, _ in optimizer.lr_schedule if step >= request.steps)]
-        for index, step in enumerate([*steps, steps[-1] + 1]):
-            if request.pipeline_files is not None:
-                batch = folder / "batch.npz"
-                engine.request(calls.write_batch(step, str(batch)), request.timeout)
-                tensors += batch_errors(step, batch, request.epoch)
-            actual = _snapshot(engine, request, folder / "timed", step)
-            if index:
-                kind: ComparisonKind = "weight" if index <= request.steps else "schedule"
-                tensors += update.errors(steps[index - 1] + 1, actual.weights, kind)
-            if expected is not None:
-                tensors += statistics_errors(step, actual.weights, expected.weights, tolerance["statistic"])
-            expected = None
-            if index <= request.steps:
-                expected = self._reference_state(request, conventions, actual.weights, step, folder / "expected")
-                tensors += timed_errors(workload.precision, step, actual, expected, tolerance, zero_gradients)
-            if index < len(steps):
-                update.apply(step, actual)
-                loss = engine.request(calls.run_steps(step, 1), request.timeout)
-                if expected is not None:
-                    tensors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
+        if request.pipeline_files is not None:
+            for step in sorted({*range(request.steps), last}):
+                engine.request(calls.write_batch(step, str(folder / "batch.npz")), request.timeout)
+                tensors += batch_errors(step, folder / "batch.npz", request.epoch)
+        actual = _snapshot(engine, request, folder / "timed", 0)
+        for step, next_step in pairwise([*steps, last + 1]):
+            weights = actual.weights if step else request.weights
+            expected = self._reference_state(request, conventions, weights, step, folder / f"expected{step}")
+            tensors += timed_errors(workload.precision, step, actual, expected, tolerance, zero_gradients)
+            update.apply(step, actual)
+            loss = engine.request(calls.run_steps(step, 1), request.timeout)
+            tensors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
+            actual = _snapshot(engine, request, folder / "timed", next_step)
+            tensors += update.errors(step + 1, actual.weights)
+            tensors += statistics_errors(step + 1, actual.weights, expected.weights, tolerance["statistic"])
         tensors += self._correct_errors(engine, request._replace(epoch=evaluated), actual.weights, folder)
         return tensors, conventions
 
@@ -226,11 +235,23 @@ class ParityChecker:
     def _reference_state(
         self, request: CheckRequest, conventions: NumericalConventions, weights: Path, step: int, folder: Path
     ) -> State:
-        """Compute the reference's loss and gradients at these weights, and the running statistics after the step."""
-        _prepare(self._reference, request, _reference_job(request, conventions), weights)
-        state = _snapshot(self._reference, request, folder, step)
-        self._reference.request(calls.write_statistics(step, str(state.weights)), request.timeout)
-        return state
+        """Return the reference's loss and gradients at these weights, and the running statistics after the step.
+
+        All engines share the initial weights, so the state there is cached.
+        """
+
+        job = _reference_job(request, conventions)
+
+        def compute() -> Losses:
+            _prepare(self._reference, request, job, weights)
+            state = _snapshot(self._reference, request, folder, step)
+            self._reference.request(calls.write_statistics(step, str(state.weights)), request.timeout)
+            return {step: _finite_loss(state)}
+
+        if weights == request.weights:
+            return self._fetch(request, job, 0, folder, compute)[step]
+        folder.mkdir()
+        return _loaded(folder, compute())[step]
 
     def _known_deviations(
         self, request: CheckRequest, conventions: NumericalConventions, folder: Path, zero_gradients: frozenset[str]
@@ -284,14 +305,27 @@ def _prepare(
 
 
 def _run_training(session: WorkerSession, request: CheckRequest, folder: Path) -> dict[int, State]:
-    """Train without corrections in between and return the states at steps 0, 1 and the last."""
+    """Train without corrections in between; return the states at steps 0, 1 and the last, and after the schedule."""
     states = {}
     for step in range(request.steps + 1):
         if step in (0, 1, request.steps):
             states[step] = _snapshot(session, request, folder, step)
         if step < request.steps:
             session.request(calls.run_steps(step, 1), request.timeout)
+    for step in (changes := _later_changes(request)):
+        session.request(calls.run_steps(step, 1), request.timeout)
+    if changes:
+        states[changes[-1] + 1] = _snapshot(session, request, folder, changes[-1] + 1)
     return states
+
+
+def _later_changes(request: CheckRequest) -> list[int]:
+    """Return the first two changes of the learning rate after the first steps, and the last one.
+
+    With more steps, rounding errors would grow: those of `resnet32` by a factor of ten a step.
+    """
+    changes = [step for step, _ in request.job.workload.optimizer.lr_schedule if step >= request.steps]
+    return sorted({*changes[:2], *changes[-1:]})
 
 
 def _snapshot(session: WorkerSession, request: CheckRequest, folder: Path, step: int) -> State:
@@ -300,6 +334,10 @@ def _snapshot(session: WorkerSession, request: CheckRequest, folder: Path, step:
     message = calls.take_snapshot(step, str(state.gradients), str(state.weights))
     loss = session.request(message, request.timeout)
     return state._replace(loss=math.nan if loss is None else loss)
+
+
+def _loaded(folder: Path, losses: Losses) -> dict[int, State]:
+    return {step: _state(folder, step, math.nan if loss is None else loss) for step, loss in losses.items()}
 
 
 def _state(folder: Path, step: int, loss: float) -> State:

@@ -207,13 +207,14 @@ def _check_seconds(plan: Plan) -> float:
         for configuration in plan.configurations
         if configuration.repeat == 1 and engine_spec(configuration).computes
     ]
-    passes = (len({configuration.engine for configuration in configurations}) + len(configurations)) * (k + 1)
+    changes = len(plan.workload.optimizer.lr_schedule[:3])
+    # Engines share a training of k steps and the state at the initial weights; the second timed step is their own.
+    passes = (k + 2 + changes) * len({configuration.engine for configuration in configurations}) + len(configurations)
     reference = passes * batch_size * plan.model.training_macs() / REFERENCE_RATE
     reference += passes * CHECKED_WEIGHT_SECONDS * plan.model.parameters()
-    timed_steps = k + len(plan.workload.optimizer.lr_schedule)
     return reference + sum(
-        (k + 3) * _step_seconds(plan, configuration, batch_size)
-        + (2 * timed_steps + 1) * _step_seconds(plan, configuration, plan.workload.batch_size)
+        (k + 4 + changes) * _step_seconds(plan, configuration, batch_size)
+        + 5 * _step_seconds(plan, configuration, plan.workload.batch_size)
         for configuration in configurations
     )
 

@@ -20,8 +20,8 @@ class TensorComparison(msgspec.Struct, frozen=True):
     bf16. For a batch of an input pipeline it is the largest difference of a pixel (0 to 1), or the fraction
     of wrong labels. If the update is larger than the weights, timed weights are compared relative to the
     update. If a gradient is zero up to rounding, the scale is the drift that an optimizer makes of rounding;
-    this also applies to running means behind it. "size" is the distance from 1 of the whole gradient's component
-    along the reference's, relative to it; "schedule" is that of weights after a change of the learning rate;
+    this also applies to running means behind it. "size" is the distance from 1 of a gradient's component along
+    the reference's, relative to it; "schedule" is that of weights after a change of the learning rate;
     "statistic" is that of running statistics; "kept share", "dropout scale" and "correct" are those of the share of
     values that dropout keeps, of their factor, and of the share of correct predictions.
     """

@@ -59,11 +59,35 @@ class LargerGradients(Engine):
         return found._replace(gradients={name: self.factor * value for name, value in found.gradients.items()})
 
 
+class LargerTensor(Engine):
+    """Computes a gradient that is 4 % too large in float32, and moves its tensor as much too far."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        self.excess, self.initial = 0.04 if job.dtype == "float32" else 0.0, dict(weights)
+        super().build(job, weights)
+
+    def snapshot(self, step: int) -> Snapshot:
+        found, name = super().snapshot(step), "dense2.bias"
+        if name not in found.gradients:  # the network that checks own dropout
+            return found
+        gradient, weight = found.gradients[name], found.weights[name]
+        gradient, weight = gradient + self.excess * gradient, weight + self.excess * (weight - self.initial[name])
+        return found._replace(gradients={**found.gradients, name: gradient}, weights={**found.weights, name: weight})
+
+
 class IgnoredSchedule(Engine):
     """Never changes the learning rate."""
 
     def build(self, job: Job, weights: Weights) -> None:
         super().build(_with_optimizer(job, lr_schedule=()), weights)
+
+
+class SkippedChange(Engine):
+    """Skips the second change of the learning rate."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        first, _, *others = (*job.workload.optimizer.lr_schedule, (), ())
+        super().build(_with_optimizer(job, lr_schedule=tuple(filter(None, (first, *others)))), weights)
 
 
 class WrongDropoutRate(Engine):
@@ -106,7 +130,9 @@ BUGS = {
     FewImages: {"loss", "gradient", "statistic"},
     FrozenStatistics: {"statistic"},
     LargerGradients: {"size"},
+    LargerTensor: {"size"},
     IgnoredSchedule: {"schedule"},
+    SkippedChange: {"schedule"},
     WrongDropoutRate: {"kept share", "dropout scale"},
     WrongDropoutScale: {"dropout scale"},
     WrongCorrect: {"correct"},

@@ -150,9 +150,9 @@ def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: Check) -> None:
     float64 = {(t.step, t.kind, t.name) for t in parity.tensors if t.part == "float64"}
     assert {step for step, _, _ in float64} == {0, 1, STEPS}
     assert len(float64) == 3 * (1 + 10 + 10)  # the loss, 10 gradients, 10 weights
-    timed = [t for t in parity.tensors if t.part == "timed"]
-    assert len([t for t in timed if t.kind == "gradient"]) == 10 * (STEPS + 1)
-    assert len([t for t in timed if t.kind == "weight"]) == 10 * STEPS
+    timed = [(t.step, t.kind) for t in parity.tensors if t.part == "timed"]
+    for step, kind in ((0, "gradient"), (STEPS - 1, "gradient"), (1, "weight"), (STEPS, "weight")):
+        assert timed.count((step, kind)) == 10
 
 
 def test_tensors_are_in_the_models_order_for_every_engine_order(check: Check) -> None:
@@ -160,13 +160,13 @@ def test_tensors_are_in_the_models_order_for_every_engine_order(check: Check) ->
     assert parity.status == "pass"
     trained, all_tensors = list(EVERYTHING.weight_shapes()), list(EVERYTHING.tensor_shapes())
     assert trained != sorted(trained)
-    for part, kind, expected in (
-        ("float64", "gradient", trained),
-        ("float64", "weight", all_tensors),
-        ("timed", "gradient", trained),
-        ("timed", "weight", trained),
+    for part, kind, step, expected in (
+        ("float64", "gradient", 1, trained),
+        ("float64", "weight", 1, all_tensors),
+        ("timed", "gradient", 0, trained),
+        ("timed", "weight", 1, trained),
     ):
-        assert [t.name for t in parity.tensors if (t.part, t.kind, t.step) == (part, kind, 1)] == expected
+        assert [t.name for t in parity.tensors if (t.part, t.kind, t.step) == (part, kind, step)] == expected
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ OPTIMIZER_BUGS = [
     ("LateChange", {"lr_schedule": ((1, 0.001),)}),
     ("EpsilonInsideRoot", {"name": "rmsprop"}),
     ("EpsilonBeforeCorrection", {"name": "adam"}),
-    ("DecoupledDecay", {"weight_decay": 1e-4}),
+    ("DecoupledDecay", {"weight_decay": 1e-3}),
     ("DecoupledDecay", {"name": "adam", "learning_rate": 0.001, "weight_decay": 1e-4}),
 ]
 
@@ -206,7 +206,7 @@ def test_incorrect_formula_fails_both_parts(bug: str, optimizer: dict[str, Any],
     assert parity.status == "fail"
     assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
     # In the timed part, the reference takes over the engine's weights, so only the update can be wrong.
-    assert {t.kind for t in parity.tensors if t.part == "timed" and not t.passed} == {"weight"}
+    assert {t.kind for t in parity.tensors if t.part == "timed" and not t.passed} <= {"weight", "schedule"}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -276,9 +276,16 @@ def test_reduced_precision_compares_the_whole_gradient_by_cosine(check: Check) -
     parity = check("Correct", precision="bf16")
     timed = [t for t in parity.tensors if t.part == "timed" and t.kind == "gradient"]
     assert {t.name for t in timed} == {"whole gradient"}
-    assert {t.name for t in parity.tensors if t.kind == "size"} == {"whole gradient"}
     assert parity.status == "pass"
     assert check("DoubleSoftmax", precision="bf16").status == "fail"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_a_gradient_of_the_wrong_size_fails_in_every_precision(precision: str, check: Check) -> None:
+    parity = check("DoubledTensor", precision=precision)
+    failed = {(t.part, t.kind, t.name) for t in parity.tensors if not t.passed}
+    assert ("timed", "size", "conv1.bias") in failed
+    assert {name for _, _, name in failed} <= {"conv1.bias", "whole gradient"}
 
 
 def check_pipeline(engine: str, folder: Path) -> ParityCheck:
@@ -300,7 +307,7 @@ def test_correct_pipeline_passes_and_each_batch_is_compared(tmp_path: Path) -> N
     parity = check_pipeline("Piped", tmp_path)
     assert parity.status == "pass", parity.reason
     compared = [(t.step, t.name) for t in parity.tensors if t.kind == "batch"]
-    steps = (*range(STEPS), 1000, 1001)
+    steps = (*range(STEPS), 1000)
     assert compared == [(step, name) for step in steps for name in ("images", "labels")]
 
 
@@ -407,4 +414,4 @@ def test_states_of_large_networks_are_cached_for_one_study_only(
     monkeypatch.setattr("polybench.parity_check.check._MAX_CACHED_PARAMETERS", 1000)
     assert make_checker(tmp_path).check(InProcess(REFERENCE), lenet_request(tmp_path)).status == "pass"
     assert not (tmp_path / "cache").exists()
-    assert len(list((tmp_path / "scratch" / "reference").iterdir())) == 1
+    assert len(list((tmp_path / "scratch" / "reference").iterdir())) == 2  # the float64 part and the timed part
