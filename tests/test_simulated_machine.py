@@ -109,6 +109,17 @@ def test_waits_for_an_idle_machine_are_not_charged_to_the_budget() -> None:
     assert not any("budget" in text for text in document.warnings)
 
 
+def test_reruns_of_timing_blocks_do_not_count_as_time_of_a_round() -> None:
+    """They use spare seconds only, so all rounds fit. As part of a round, later rounds would look too long."""
+    fields = {"rounds_per_process": 10, "steps_per_round": 20, "budget": 8.0}
+    studies = [
+        machine.measure({"torch": Script()}, processes=1, **fields).results[0]
+        for machine in repeat(Machine(seed=1, **STEADY, bursts=0.2), 8)
+    ]
+    assert [len(result.nested_step_times[0]) for result in studies] == [10] * 8
+    assert sum(result.interference.blocks_rerun or 0 for result in studies) > 8
+
+
 def test_rounds_end_at_half_of_the_margin_within_the_first_process() -> None:
     margin, rounds = 0.05, set()
     for machine in repeat(Machine(round=0.02, tail=0.0), 10):

@@ -271,6 +271,5 @@ def _scaling(result: Result, results: Sequence[Result]) -> Scaling | None:
     return Scaling(*msgspec.structs.astuple(found), devices=count, efficiency=found.speedup / count)
 
 
-def _without_replicas(result: Result) -> tuple[object, ...]:
-    workload = msgspec.structs.replace(result.workload, replicas=1)
-    return result.engine_name, result.device, workload
+def _without_replicas(result: Result) -> tuple[str, str, str]:
+    return result.engine_name, result.device, result.workload.precision

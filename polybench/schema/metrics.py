@@ -9,7 +9,7 @@ import msgspec
 
 from polybench.errors import install_command, lookup_or_suggest
 from polybench.schema import units
-from polybench.schema.result import Interval, Result, Scaling
+from polybench.schema.result import BreakEven, Interval, Result, Scaling
 
 _NOT_MEASURED = "not measured on this machine; see `polybench doctor`"
 
@@ -176,14 +176,17 @@ def _efficiency_interval(result: Result) -> Interval | None:
     return low / found.devices, high / found.devices
 
 
-def _break_even(result: Result) -> list[int | None]:
-    """Return the steps after which the cold start pays off against the baseline; empty if unknown."""
+def _break_even(result: Result) -> BreakEven | None:
+    """Return the steps after which the cold start pays off against the baseline; None if unknown."""
     baseline = result.vs_baseline.baseline if result.vs_baseline else None
-    return [entry.steps for entry in result.break_even_steps if entry.baseline == baseline]
+    return next((entry for entry in result.break_even_steps if entry.baseline == baseline), None)
 
 
 def _format_break_even(result: Result) -> str:
-    return "".join("never" if steps is None else units.format_count(steps) for steps in _break_even(result)[:1])
+    found = _break_even(result)
+    if found is None:
+        return ""
+    return "never" if found.steps is None else units.format_count(found.steps)
 
 
 def _context_switches(result: Result) -> float | None:
@@ -438,7 +441,7 @@ _METRICS = (
         Metric(
             "break_even_steps",
             "",
-            lambda result: next(iter(_break_even(result)), None),
+            lambda result: found.steps if (found := _break_even(result)) else None,
             "steps after which a slower cold start is repaid",
             title="break-even steps",
             format_result=_format_break_even,

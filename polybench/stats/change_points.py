@@ -46,12 +46,12 @@ def segment(values: Sequence[float], errors: Sequence[float]) -> list[Segment]:
         return []
     weights = [1 / error for error in errors]
     costs, levels = _segment_costs(values, weights)
-    max_segments = max(1, min(_MAX_SEGMENTS, n // MIN_SEGMENT_POINTS))
+    max_segments = min(_MAX_SEGMENTS, n // MIN_SEGMENT_POINTS)
     totals, starts = _best_segmentations(costs, max_segments)
     floor = _MEAN_ERROR * n / sum(weights)
     penalized = [
         n * math.log(max(total / sum(weights), floor)) + _PENALTY * math.log(n) * number
-        for number, total in enumerate(totals, start=1)
+        for number, total in enumerate(totals)
     ]
     number = int(np.argmin(penalized)) + 1
     bounds = [n]
@@ -66,7 +66,7 @@ def _best_segmentations(costs: np.ndarray, max_segments: int) -> tuple[list[floa
     starts."""
     n = len(costs)
     best = costs[0].copy()
-    totals, starts = [float(best[-1])], [np.zeros(n, dtype=int)]
+    totals, starts = [float(best[-1])], [np.zeros(n)]
     for _ in range(1, max_segments):
         before = np.concatenate(([math.inf], best[:-1]))
         through = before[:, None] + costs
@@ -81,7 +81,7 @@ def _segment_costs(values: Sequence[float], weights: Sequence[float]) -> tuple[n
     median; the cost of a segment that is too short is infinite."""
     n = len(values)
     costs, levels = np.full((n, n), math.inf), np.zeros((n, n))
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     for start in range(n):
         point = order[order >= start]  # the points from `start` in the order of their values
         value, weight = np.asarray(values)[point], np.asarray(weights)[point]

@@ -43,13 +43,13 @@ def fit_overhead(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]])
     if len(set(batch_sizes)) < 2 or not seconds:
         raise ValueError("a fit requires two batch sizes and one process")
     lines = [fit_line(batch_sizes, process) for process in seconds]
-    overhead, per_item = (fmean(values) for values in zip(*lines, strict=True))
+    coefficients = list(zip(*lines, strict=True))
+    overhead, per_item = map(fmean, coefficients)
     levels = [math.exp(fmean(map(math.log, point))) for point in zip(*seconds, strict=True)]
-    intervals = map(student_interval, zip(*lines, strict=True))
     return OverheadFit(
         overhead,
         per_item,
-        OverheadIntervals(*intervals),
+        OverheadIntervals(*map(student_interval, coefficients)),
         overhead / per_item if per_item > 0 else None,
         max(abs(level / (overhead + per_item * size) - 1) for size, level in zip(batch_sizes, levels, strict=True)),
     )
@@ -60,7 +60,7 @@ def fit_line(batch_sizes: Sequence[int], seconds: Sequence[float]) -> LinearFit:
 
     Iteratively reweighted least squares of relative errors, after Huber; neither coefficient is negative.
     """
-    size, time = np.asarray(batch_sizes, float), np.asarray(seconds, float)
+    size, time = np.asarray(batch_sizes), np.asarray(seconds)
     weight = np.ones_like(time)
     line = _least_squares(size, time, weight)
     for _ in range(_MAX_ITERATIONS):

@@ -144,7 +144,7 @@ def ratio_of_separate_means(baseline: NestedStepTimes, other: NestedStepTimes) -
     if min(sum(map(any, step_times)) for step_times in (baseline, other)) < 2:
         return mean / other_mean, None
     one, two = (
-        _mean_level([level / fmean(levels) - 1 for level in levels]) for levels in map(_mean_levels, (baseline, other))
+        _mean_level([level / fmean(levels) for level in levels]) for levels in map(_mean_levels, (baseline, other))
     )
     assert one is not None
     assert two is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,16 +10,26 @@ import pytest
 
 from polybench.render import render
 from polybench.results import sweep
-from polybench.results.comparisons import add_comparisons
+from polybench.results.comparisons import (
+    SINGLE_PROCESS,
+    add_comparisons,
+    compare_costs,
+    compare_results,
+    compare_throughput,
+    correct_for_number,
+)
 from polybench.schema import units
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, Allocations, BlockCounters, Cost, Interference, NativeAllocation
 from polybench.schema.result import (
     AccuracyDifference,
+    BaselineComparison,
+    BreakEven,
     Comparison,
     MeanStepTime,
     Result,
     Scope,
+    Startup,
     Status,
     StepTimes,
     TimeToAccuracy,
@@ -38,6 +49,7 @@ GPU_BASELINES = {
     "torch+cudagraph/cuda": "torch/cpu",  # this variant does not run on the CPU
     "torch@gpu/cuda": "torch@gpu/cpu",
     "torch@other/cuda": "torch/cpu",
+    "torch/cuda#2": "torch/cpu",  # in tf32, which CPUs lack
     "tf/cuda": None,  # failed the parity check on the CPU
 }
 
@@ -46,12 +58,14 @@ GPU_BASELINES = {
 def test_each_gpu_is_compared_with_the_same_engine_on_the_cpu(processes: int, scope: Scope) -> None:
     on_cpu = [measured(f"{name}/cpu", 0.02, processes=processes) for name in ("torch", "torch@gpu")]
     on_gpu = [measured(configuration, 0.001, processes=processes) for configuration in GPU_BASELINES]
+    on_gpu[4].workload = msgspec.structs.replace(WORKLOAD, precision="tf32")
     unranked = measured("tf/cpu", 0.01, parity=ParityCheck("fail")), unmeasured("flux/cuda", "unavailable", "no driver")
     by_name = with_comparisons(*on_cpu, *on_gpu, *unranked)
     for configuration, baseline in GPU_BASELINES.items():
         found = by_name[configuration].gpu_speedup
         assert (found and found.baseline) == baseline
         assert found is None or (found.speedup, found.scope) == (pytest.approx(20), scope)
+    assert by_name["torch/cpu"].vs_baseline == BaselineComparison("torch/cpu", 1.0, None, scope)
     assert by_name["torch/cpu"].gpu_speedup is by_name["flux/cuda"].gpu_speedup is None
 
 
@@ -85,7 +99,120 @@ def test_cost_is_time_times_price_relative_to_the_baseline() -> None:
     # The processes of both configurations are equally far apart.
     assert by_name["torch/cuda"].cost == Cost(pytest.approx(3.06 * hours), relative, (relative, relative))
     assert by_name["torch/cpu"].cost == Cost(pytest.approx(0.24 * 390 * 0.02 / 3600), 1.0)
+    for changes in ({"caveat": "collections run off the clock"}, {"epoch_seconds": None}):
+        assert with_comparisons(measured("torch/cpu", 0.02, **changes), prices={"cpu": 1.0})["torch/cpu"].cost is None
     assert with_comparisons(measured("torch/cpu", 0.02))["torch/cpu"].cost is None
+
+
+def separate(*seconds: float, **changes: Any) -> Result:
+    """Return a result whose processes have these step times."""
+    return measured("torch/cpu", seconds[0], step_times=StepTimes("step", 1, [[[one]] for one in seconds]), **changes)
+
+
+def with_interference(result: Result) -> Result:
+    """Return the result with one timing block, which is affected."""
+    block = BlockCounters(1.0, 1.0, 0.0, 0.0, affected=True)
+    return msgspec.structs.replace(result, interference=Interference(blocks=[[block]], blocks_affected=1))
+
+
+INTERFERENCE = "interference affected 1 of 1 timing blocks of torch/cpu"
+# Student's 97.5 % quantile for 2 degrees of freedom, which Welch's formula gives for two pairs of processes.
+T2 = 4.302653
+
+
+def test_points_measured_in_turns_are_compared_pair_by_pair() -> None:
+    one, two = (
+        separate(0.010, 0.020),
+        separate(0.020, 0.040, workload=msgspec.structs.replace(WORKLOAD, batch_size=512)),
+    )
+    # Four times the items take twice as long, in each pair. Unpaired, the logs of two processes have the variance
+    # log(2)^2 / 2.
+    assert compare_throughput(one, two, in_turns=True) == Comparison(
+        "torch/cpu", pytest.approx(2.0), pytest.approx((2.0, 2.0)), "processes"
+    )
+    half = math.exp(T2 * math.log(2) / math.sqrt(2))
+    apart = compare_throughput(one, two)
+    assert apart == Comparison(
+        "torch/cpu", pytest.approx(2.0), pytest.approx((2 / half, 2 * half), rel=1e-5), "processes"
+    )
+    alone = compare_throughput(separate(0.010), two)
+    assert (alone.ci95, alone.scope) == (None, "single_process")
+
+
+def test_interference_with_either_result_makes_comparisons_inconclusive() -> None:
+    one, two = separate(0.010, 0.011), separate(0.020, 0.022)
+    for baseline, other in ((one, with_interference(two)), (with_interference(one), two)):
+        assert compare_results(baseline, other).inconclusive_reason == INTERFERENCE
+        assert compare_throughput(baseline, other).inconclusive_reason == INTERFERENCE
+        assert compare_costs(baseline, other, 1.0, 2.0).inconclusive_reason == INTERFERENCE
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        # Relative to their means, processes of both deviate by -1/3 and 1/3, so the ratio of pairs has no error. The
+        # costs' ratio need not be that of the times: prices may differ.
+        (separate(0.01, 0.02), separate(0.02, 0.04), Cost(6.0, 3.0, (3.0, 3.0))),
+        (separate(0.01), separate(0.02), Cost(6.0, 3.0, None, SINGLE_PROCESS)),
+        (with_interference(separate(0.01)), separate(0.02), Cost(6.0, 3.0, None, INTERFERENCE)),
+        (separate(0.01, 0.02), separate(0.02), Cost(6.0, 3.0, None, SINGLE_PROCESS)),
+        (
+            separate(0.01, 0.02),
+            separate(0.02, 0.04, trainings=trainings(0.5)),
+            Cost(6.0, 3.0, None, "only one of both was trained for whole epochs"),
+        ),
+        (
+            with_interference(separate(0.01, trainings=trainings(0.5))),
+            separate(0.02),
+            Cost(6.0, 3.0, None, INTERFERENCE),
+        ),
+        (
+            separate(0.01, 0.03, trainings=trainings(0.5, 0.6)),  # which take as long as the others'
+            separate(0.02, 0.01, trainings=trainings(0.5, 0.6)),
+            Cost(6.0, 3.0, (3.0, 3.0)),
+        ),
+    ],
+    ids=["pairs", "single", "single, affected", "one pair", "one trained", "one trained, affected", "both trained"],
+)
+def test_the_interval_of_a_relative_cost_is_that_of_the_times(one: Result, two: Result, expected: Cost) -> None:
+    found = compare_costs(one, two, 2.0, 6.0)
+    assert msgspec.structs.replace(found, ci95=found.ci95 and pytest.approx(found.ci95)) == expected
+
+
+def test_costs_of_separate_studies_have_an_unpaired_interval() -> None:
+    found = compare_costs(separate(0.01, 0.03), separate(0.02, 0.06), 2.0, 6.0, side_by_side=False)
+    # Deviations -1/2 and 1/2 of both: variance 1/2, of the mean 1/4, of the difference of means 1/2.
+    half = math.exp(T2 / math.sqrt(2))
+    assert found == Cost(6.0, 3.0, pytest.approx((3 / half, 3 * half), rel=1e-5))
+    assert compare_costs(separate(0.01), separate(0.02), None, 6.0) == Cost(6.0, None)
+
+
+def test_p_values_are_corrected_for_all_sentences_of_a_table() -> None:
+    """Holm: the smallest of three times 3, the next one times 2; a comparison without a p-value does not count."""
+    compared = [Comparison("torch/cpu", 2.0, None, "processes", None, p) for p in (0.03, None, 0.01, 0.04)]
+    corrected = correct_for_number([*compared, None])
+    assert [one and one.p_value for one in corrected] == [
+        pytest.approx(0.06),
+        None,
+        pytest.approx(0.03),
+        pytest.approx(0.06),
+        None,
+    ]
+
+    # Pairs with the logs of ratio 0.1 and 0.3, so t = 2 with one degree of freedom: p = 1 - 2 atan(2) / pi.
+    def slower(name: str, **changes: Any) -> Result:
+        steps = [[[math.exp(-level)]] for level in (0.1, 0.3)]
+        return measured(name, 0.01, step_times=StepTimes("step", 1, steps), **changes)
+
+    baseline = measured("torch/cpu", 1.0, step_times=StepTimes("step", 1, [[[1.0]], [[1.0]]]))
+    by_name = with_comparisons(
+        baseline, slower("tf/cpu"), slower("jax/cpu"), slower("flux+gc_off/cpu", caveat="no collections")
+    )
+    p_value = 1 - 2 * math.atan(2) / math.pi
+    for name, times in (("tf/cpu", 2), ("jax/cpu", 2), ("flux+gc_off/cpu", 1)):  # in no sentence, so not corrected
+        found = by_name[name].vs_baseline
+        assert found is not None
+        assert found.p_value == pytest.approx(times * p_value)
 
 
 def test_only_native_bytes_are_compared_with_the_baseline() -> None:
@@ -125,6 +252,21 @@ def test_break_even_is_computed_for_every_other_ranked_result(unranked: dict[str
     )
 
 
+def test_a_later_start_is_repaid_by_shorter_steps() -> None:
+    late = Startup(0.0, 10.0, 0.0, 0.0, 0.0, 0.0)
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.5, startup=Startup(0.0, 2.1, 0.0, 0.0, 0.0, 0.0)),
+        measured("tf/cpu", 0.25, startup=late, mean_step_time=MeanStepTime(0.375, None)),  # with pauses
+        measured("jax/cpu", 0.25, startup=None),
+        measured("flux/cpu", 0.75, startup=late),
+    )
+    # 7.9 s behind, of which a mean step repays 1/8 s; a start ends with its first step.
+    assert by_name["tf/cpu"].break_even_steps == [BreakEven("torch/cpu", 65), BreakEven("flux/cpu", 0)]
+    assert by_name["torch/cpu"].break_even_steps == [BreakEven("tf/cpu", 0), BreakEven("flux/cpu", 0)]
+    assert by_name["flux/cpu"].break_even_steps == [BreakEven("torch/cpu", None), BreakEven("tf/cpu", 0)]
+    assert by_name["jax/cpu"].break_even_steps == []
+
+
 def test_accuracies_are_compared_seed_by_seed() -> None:
     by_name = with_comparisons(
         measured("torch/cpu", 0.02, trainings=trainings(0.50, 0.60, 0.55)),
@@ -137,6 +279,8 @@ def test_accuracies_are_compared_seed_by_seed() -> None:
     assert found.value == pytest.approx(0.02)
     # t(0.975, 2 degrees of freedom) = 4.3027, times the differences' standard deviation 0.01 / sqrt(3)
     assert found.ci95 == pytest.approx((0.02 - 0.024841, 0.02 + 0.024841), abs=1e-6)
+    # Student's two-sided p for t = 2 sqrt(3); Holm leaves the larger of two unchanged.
+    assert found.p_value == pytest.approx(0.074180, abs=1e-6)
 
 
 def test_unfinished_trainings_are_not_compared() -> None:

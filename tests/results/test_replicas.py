@@ -47,8 +47,10 @@ def test_each_replica_has_a_gpu() -> None:
 def test_only_configurations_that_differ_in_replicas_are_compared() -> None:
     like = configuration("tf/cpu", 0.02, environment="old")
     two = configuration("tf/cpu", 0.02, 2), configuration("torch+foreach/cpu", 0.02, 2)
-    rows = with_comparisons(configuration("torch/cpu", 0.02), like, *two)
-    assert [row.scaling for row in rows] == [None] * 4
+    other_precision = configuration("torch/cpu", 0.02, 2)
+    other_precision.workload = msgspec.structs.replace(other_precision.workload, precision="bf16")
+    rows = with_comparisons(configuration("torch/cpu", 0.02), like, *two, other_precision)
+    assert [row.scaling for row in rows] == [None] * 5
 
 
 def test_a_gpu_is_compared_with_one_replica_on_the_cpu() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from polybench.errors import BadInput
-from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, select_metrics
+from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, Metric, _group, in_table_order, select_metrics
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import (
     Allocation,
@@ -16,6 +17,7 @@ from polybench.schema.resources import (
     Cost,
     Energy,
     GarbageCollection,
+    Interference,
     Memory,
     NativeAllocation,
     PeakComparison,
@@ -33,7 +35,7 @@ from polybench.schema.result import (
     StepTime,
     TimeToAccuracy,
 )
-from tests.factories import measured, unmeasured
+from tests.factories import WORKLOAD, measured, native_allocation, unmeasured
 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if name != "parity"])
@@ -82,7 +84,11 @@ def test_groups_expand_without_duplicates() -> None:
     assert names[-1] == "step_time"
     assert len(names) == len(set(names)) == len(GROUPS["startup"]) + 1
     assert [metric.name for metric in select_metrics(["all"])] == list(METRICS)
-    with pytest.raises(BadInput, match="did you mean 'step_time'"):
+    assert [metric.name for metric in in_table_order(select_metrics(["cold_start", "step_time"]))] == [
+        "step_time",
+        "cold_start",
+    ]
+    with pytest.raises(BadInput, match=r"unknown column .*did you mean 'step_time'"):
         select_metrics(["steptime"])
 
 
@@ -170,6 +176,34 @@ def test_every_metric_reads_its_own_field() -> None:
     assert {name: METRICS[name].text(result) for name in expected} == expected
     for metric in METRICS.values():
         assert (metric.text(result) == "") == (metric.value(result) is None), metric.name
+
+
+@pytest.mark.parametrize(
+    ("metric", "fields", "text"),
+    [
+        ("time_to_accuracy", {"time_to_accuracy": TimeToAccuracy(0.6, None, 1, 5)}, "not reached"),
+        ("native_bytes_per_step", {"allocations": Allocations(native=native_allocation(1 << 20))}, "1.00 MiB"),
+        ("context_switches", {"interference": Interference(None, None, None, 5.0, 1.5)}, "6.50"),
+        ("context_switches", {"interference": Interference(None, None, None, 5.0, None)}, ""),
+        ("context_switches", {"interference": Interference(None, None, None, None, 1.5)}, ""),
+        ("data_parallel", {"workload": msgspec.structs.replace(WORKLOAD, replicas=2)}, "2"),
+        ("data_parallel", {}, ""),  # a column of ones says nothing
+        ("data_parallel", {"workload": msgspec.structs.replace(WORKLOAD, replicas=2), "step_time": None}, ""),
+    ],
+)
+def test_texts_of_incomplete_measurements(metric: str, fields: dict[str, Any], text: str) -> None:
+    assert METRICS[metric].text(measured("torch/cpu", 0.01, **fields)) == text
+
+
+def test_a_metric_inherits_from_its_name_and_its_group() -> None:
+    named, own = _group(
+        "times",
+        Metric("step_time", "s", "step_time.median"),
+        Metric("import_time", "s", "a", title="import", groups=("all times",), unavailable_hint="needs --cold"),
+        unavailable_hint="needs --times",
+    )
+    assert (named.title, named.groups, named.unavailable_hint) == ("step time", ("times",), "needs --times")
+    assert (own.title, own.groups, own.unavailable_hint) == ("import", ("times", "all times"), "needs --cold")
 
 
 def test_a_cold_start_that_never_breaks_even() -> None:

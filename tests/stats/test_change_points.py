@@ -31,7 +31,7 @@ def noisy(levels: list[float], noise: float, seed: int) -> list[float]:
 def test_no_points_give_no_segment_and_few_points_give_one() -> None:
     assert segment([], []) == []
     assert segment([1.0], [ERROR]) == [Segment(0, 1, 1.0)]
-    assert bounds([1.0, 2.0]) == []
+    assert segment([1.0, 2.0], [ERROR] * 2) == [Segment(0, 2, 1.0)]  # the lower of two medians
     assert bounds([1.0, 1.0, 2.0]) == []
 
 
@@ -42,6 +42,7 @@ def test_a_change_point_is_found_at_its_place() -> None:
 
 def test_two_studies_after_a_clear_change_are_enough() -> None:
     assert bounds([0.0, 0.01, -0.01, 0.0, 0.2, 0.21]) == [4]
+    assert bounds([0.0, 0.0, 0.2, 0.2]) == [2]
 
 
 def test_several_changes_up_and_down_are_found() -> None:
@@ -64,6 +65,25 @@ def test_changes_within_the_intervals_are_not_change_points() -> None:
     values = [0.0, 0.001, 0.0, 0.03, 0.031, 0.03]
     assert bounds(values, [0.002] * 6) == [3]
     assert bounds(values, [0.1] * 6) == []
+
+
+def test_the_smallest_change_point_follows_from_the_penalty() -> None:
+    """Two segments win if 6 log(change / 2 / (0.3 error)) > 4 log 6, so from a change of 1.98 errors."""
+    for change, found in ((1.95, []), (2.01, [3])):
+        assert bounds([0.0] * 3 + [change * ERROR] * 3) == found
+
+
+def test_a_segment_has_the_median_of_its_points() -> None:
+    (_, last) = segment([0.0] * 4 + [1.0, 1.1, 1.2], [ERROR] * 7)
+    assert last == Segment(4, 7, 1.1)
+
+
+def test_there_are_at_most_20_segments() -> None:
+    def changes(levels: int) -> int:
+        return len(bounds([float(number // 2 % 2) for number in range(2 * levels)], [1e-9] * 2 * levels))
+
+    assert changes(20) == 19
+    assert changes(21) <= 19
 
 
 def test_studies_with_wide_intervals_have_less_weight() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,18 @@ def test_planted_values_are_found_within_5_percent_and_within_their_intervals() 
     assert found.max_relative_residual < 0.03
 
 
+def test_the_line_solves_hubers_equations() -> None:
+    """Relative errors, cut off at 1.345 standard deviations, are orthogonal to both columns of the fit."""
+    draw, sizes = np.random.default_rng(3), np.array(SIZES * 4)
+    times = (2e-3 + 10e-6 * sizes) * (1 + 0.02 * draw.standard_t(2, len(sizes)))
+    line = fit_line(sizes, times)
+    errors = (line.overhead + line.per_item * sizes) / times - 1
+    cut_off = np.clip(errors / (1.4826 * np.median(np.abs(errors))), -1.345, 1.345)
+    assert np.abs(cut_off).max() == 1.345
+    for column in (1 / times, sizes / times):
+        assert cut_off @ column == pytest.approx(0, abs=1e-6 * np.abs(cut_off) @ column)
+
+
 def test_one_outlier_hardly_moves_the_line() -> None:
     times = [2e-3 + 10e-6 * size for size in SIZES]
     times[3] *= 3
@@ -50,9 +63,11 @@ def test_no_coefficient_is_negative() -> None:
     line = fit_line(SIZES, [size**1.2 for size in SIZES])
     assert line.overhead >= 0
     assert line.per_item > 0
+    falling = fit_overhead((1, 2), [[2.0, 1.0]])
+    assert (falling.seconds_per_item, falling.batch_size_at_50pct_overhead) == (0, None)
 
 
 def test_one_process_gives_no_interval_and_one_batch_size_no_line() -> None:
     assert fit_overhead((1, 2), [[1.0, 2.0]]).ci95.overhead_seconds is None
-    with pytest.raises(ValueError, match="two batch sizes"):
+    with pytest.raises(ValueError, match=r"^a fit requires two batch sizes and one process$"):
         fit_overhead((1, 1), [[1.0, 1.0]])

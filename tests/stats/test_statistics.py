@@ -14,6 +14,7 @@ from polybench.stats.statistics import (
     LogRatioChange,
     Ratio,
     compare_studies,
+    compare_turns,
     correct_p_values,
     difference,
     log_ratio_change,
@@ -66,7 +67,8 @@ class TestMeanOverRounds:
     def test_the_interval_of_one_process_is_over_rounds(self) -> None:
         assert mean_over_rounds([[1.0, 2.0, 3.0]]) == mean_over_rounds([[1.0], [2.0], [3.0]])
         assert mean_over_rounds([[1.0]]) == (1.0, None)
-        with pytest.raises(ValueError, match="no values"):
+        assert mean_over_rounds([[1.0, 3.0], [5.0]])[0] == 3.5
+        with pytest.raises(ValueError, match=r"^no values$"):
             mean_over_rounds([[]])
 
 
@@ -79,6 +81,7 @@ class TestSummarizeStepTimes:
         assert summary.std == pytest.approx(np.std([1, 2, 3, 4, 10], ddof=1))
         assert summary.p05 == pytest.approx(1.2)
         assert summary.p95 == pytest.approx(8.8)
+        assert summarize_step_times([[[1.0, 3.0]]], "step").std == pytest.approx(math.sqrt(2))
 
     def test_the_interval_is_over_processes(self) -> None:
         summary = summarize_step_times([[[1.0] * 9, [1.0]], [[math.e] * 3], [[math.e**2]]], "step")
@@ -98,7 +101,7 @@ class TestSummarizeStepTimes:
     def test_empty_rounds_are_skipped(self) -> None:
         summary = summarize_step_times([[[], [1.0]], []], "step")
         assert (summary.n, summary.std, summary.p05, summary.p95) == (1, None, 1.0, 1.0)
-        with pytest.raises(ValueError, match="no step times"):
+        with pytest.raises(ValueError, match=r"^no step times$"):
             summarize_step_times([[[]]], "step")
 
     @given(nested)
@@ -149,6 +152,7 @@ class TestMeanStep:
     def test_one_process_has_an_interval_over_its_rounds(self) -> None:
         assert mean_step([[[1.0, 2.0], [2.0, 2.0], []]])[1] == mean_step([[[1.5]], [[2.0]]])[1]
         assert mean_step([[[1.0, 2.0]]]) == (1.5, None)
+        assert mean_step([[[1.0], [3.0]], [[5.0]]])[0] == 3.5
 
     @given(nested, nested)
     def test_the_ratio_of_means_is_the_inverse_of_its_inverse(self, one: Nested, two: Nested) -> None:
@@ -170,12 +174,17 @@ class TestMeanStep:
         low, high = ttest_ind(*relative, equal_var=False).confidence_interval(0.95)
         assert value == pytest.approx(mean_step(two)[0] / mean_step(one)[0])
         assert interval == pytest.approx((value * math.exp(low), value * math.exp(high)))
-        assert ratio_of_separate_means(two[:1], one)[1] is None
+        assert ratio_of_separate_means(two[:1], [[[4.0]]]) == (0.5, None)
 
     def test_no_step_times_are_an_error(self) -> None:
-        with pytest.raises(ValueError, match="no step times"):
-            mean_step([[[]]])
-        with pytest.raises(ValueError, match="no process was measured for both"):
+        calls = (mean_step, [[[]]]), (typical_step, [[]]), (compare_studies, [], ONE), (compare_studies, ONE, [[]])
+        for call, *arguments in calls:
+            with pytest.raises(ValueError, match=r"^no step times$"):
+                call(*arguments)
+        for call in (ratio_of_means, compare_turns):
+            with pytest.raises(ValueError, match=r"^no process was measured for both configurations$"):
+                call([[[1.0]]], [])
+        with pytest.raises(ValueError, match=r"^no process was measured for both configurations$"):
             ratio_of_means([[[1.0]], []], [[], [[1.0]]])
 
 
@@ -207,6 +216,7 @@ class TestRatio:
         assert found.speedup == pytest.approx(math.exp(centre))
         assert found.ci95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)))
         assert found.scope == "processes"
+        assert found.p_value == p_value([1.5 * math.log(2), 0.0])
 
     def test_an_outlying_round_does_not_move_it(self) -> None:
         unaffected = [[[1.0]] * 5, [[1.1]] * 5]
@@ -232,7 +242,7 @@ class TestRatio:
 
     @pytest.mark.parametrize(("one", "two"), [([], [[[1.0]]]), ([[[1.0]]], [[]]), ([[[], [1.0]]], [[[1.0]]])])
     def test_no_common_round_is_an_error(self, one: Nested, two: Nested) -> None:
-        with pytest.raises(ValueError, match="no round"):
+        with pytest.raises(ValueError, match=r"^no round was measured for both configurations$"):
             ratio(one, two)
 
     @given(nested, nested)
@@ -277,7 +287,7 @@ class TestDifference:
 
     def test_unpaired_values_are_rejected(self) -> None:
         for one, two in (([], []), ([0.5], [0.5, 0.6])):
-            with pytest.raises(ValueError, match=r"pairs|longer"):
+            with pytest.raises(ValueError, match=r"^no pairs|longer"):
                 difference(one, two)
 
 
@@ -314,6 +324,8 @@ class TestUpwardTrend:
 
     def test_constant_times_have_no_trend(self) -> None:
         assert upward_trend([[[1.0]] * 8] * 3) is None
+        assert upward_trend([[[1.0]] * 9 + [[2.0]]] * 5) is None  # only the last round is longer
+        assert upward_trend([[[1.0]] * 4 + [[2.0]] * 4] * 5) is not None
 
     def test_a_trend_requires_five_rounds(self) -> None:
         assert upward_trend([[[float(n)] for n in range(1, 5)]] * 5) is None
@@ -324,6 +336,7 @@ class TestBreakEven:
     def test_known_values(self) -> None:
         assert steps_to_break_even(5.0, 0.25, 1.0, 0.5) == 17
         assert steps_to_break_even(5.1, 0.25, 1.0, 0.5) == 18
+        assert steps_to_break_even(1.5, 0.25, 1.0, 0.5) == 3
         assert steps_to_break_even(1.0, 1.0, 1.0, 0.5) == 0
 
     @pytest.mark.parametrize("step", [0.5, 0.6])
@@ -354,7 +367,17 @@ def test_the_change_has_welchs_interval() -> None:
     assert found.ci95 == pytest.approx((math.exp(low), math.exp(high)))
     assert found.p_value == pytest.approx(expected.pvalue)
     ratio = compare_studies(ONE, TWO)
-    assert (ratio.speedup, ratio.ci95) == (found.ratio, found.ci95)
+    assert ratio == Ratio(found.ratio, found.ci95, "processes")
+    assert compare_studies([[[2.0]]], [[[1.0]], [[4.0]]]) == Ratio(1.0, None, "single_process")
+
+
+def test_turns_are_compared_pair_by_pair() -> None:
+    """The logs of the pairs' ratios are log 2 and 2 log 2: standard error log(2) / 2, and t(1) = 12.7062."""
+    found = compare_turns([[[2.0], [2.0], [9.0]], [[8.0]], [[99.0]]], [[[1.0]], [[2.0]]])
+    half = 12.706205 * math.log(2) / 2
+    interval = math.exp(1.5 * math.log(2) - half), math.exp(1.5 * math.log(2) + half)
+    assert found == Ratio(pytest.approx(2**1.5), pytest.approx(interval), "processes")
+    assert compare_turns([[[2.0]]], [[[1.0]]]) == Ratio(pytest.approx(2.0), None, "single_process")
 
 
 @given(st.floats(-0.5, 0.5), st.floats(1e-6, 0.1), st.floats(1.5, 40))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 
 import pytest
 
+from polybench.engines.job import GcStats
 from polybench.errors import ConfigurationFailed
 from polybench.worker.timing_loop import measure_block
 from tests.worker.recorder import Recorder, uncollected_garbage
@@ -42,13 +44,14 @@ def test_a_loss_that_is_not_finite_fails(loss: float) -> None:
         measure_block(engine, 3)
 
 
-def test_an_injected_delay_is_waited_and_added() -> None:
-    class Quick(Recorder):
-        def run_steps(self, first: int, n: int) -> float:
-            return 0.01
-
-    for seconds in measure_block(Quick(), 4, injected_delay=0.5).step_times:
-        assert seconds >= 0.015
+def test_an_injected_delay_is_waited_and_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock moves by one tick at each look, and a step takes 16."""
+    tick, engine = 2**-10, Recorder()
+    ticks = itertools.count(1)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * tick)
+    monkeypatch.setattr(engine, "run_steps", lambda first, n: Recorder.run_steps(engine, first, n) * 16 * tick)
+    assert measure_block(engine, 3, injected_delay=0.5).step_times == [(16 + 8) * tick] * 3
+    assert engine.calls[3:] == ["run 2+1", "run 3+1", "run 4+1"]
 
 
 def test_call_overhead_is_the_time_of_the_call_beyond_the_engines_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +73,12 @@ def test_call_overhead_is_unknown_if_the_engine_simulates_its_clock() -> None:
     assert measure_block(Recorder(), 3).call_overhead_seconds is None
 
 
+def test_call_overhead_can_be_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Recorder()
+    monkeypatch.setattr(time, "perf_counter", lambda: float(len(engine.calls)))
+    assert measure_block(engine, 3).call_overhead_seconds == 0
+
+
 def test_data_wait_includes_only_the_timed_steps() -> None:
     class Waiting(Recorder):
         def data_wait_seconds(self) -> float:
@@ -77,3 +86,21 @@ def test_data_wait_includes_only_the_timed_steps() -> None:
 
     assert measure_block(Waiting(), 3).data_wait_seconds == pytest.approx(0.75)
     assert measure_block(Recorder(), 3).data_wait_seconds is None
+
+
+def test_collections_are_those_of_the_timed_steps() -> None:
+    class Collecting(Recorder):
+        def gc_stats(self) -> GcStats | None:
+            steps = sum(call.startswith("run") for call in self.calls)
+            return GcStats(0.5 * steps, steps)
+
+    class CollectingLater(Collecting):
+        def gc_stats(self) -> GcStats | None:
+            return super().gc_stats() if len(self.calls) > 3 else None
+
+        def data_wait_seconds(self) -> float | None:
+            return 1.0 if len(self.calls) > 3 else None
+
+    assert measure_block(Collecting(), 3).gc_stats == GcStats(1.5, 3)
+    later = measure_block(CollectingLater(), 3)
+    assert (later.gc_stats, later.data_wait_seconds) == (None, None)
