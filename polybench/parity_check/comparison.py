@@ -281,7 +281,7 @@ def correct_errors(logits: Path, labelled: EpochFile, actual: float) -> Iterator
 
 def _is_clear(logits: NDArray[Any]) -> NDArray[Any]:
     """Return for each image whether no rounding changes which of its logits is the largest."""
-    second, first = np.sort(logits, axis=1)[:, -2:].T
+    second, first = np.sort(logits)[:, -2:].T
     return np.asarray(first - second > CLEAR_MARGIN * np.abs(logits).max(axis=1))
 
 
