@@ -110,6 +110,11 @@ def _exit_code() -> int:  # noqa: PLR0911 - one return per kind of error
         return _report("", 1)  # the reader of standard output is gone
     except MemoryError:
         return _report("error: out of memory", 1)
+    except UnicodeEncodeError as error:
+        if "surrogates" not in error.reason:
+            raise
+        hint = "expected UTF-8: rename it, or set LC_ALL=C.UTF-8 if the terminal's names are UTF-8"
+        return _report(f"error: a path or option is not UTF-8: {error.object!a}: {hint}", 2)
     except OSError as error:
         if error.errno is None:  # not an error of the operating system
             raise

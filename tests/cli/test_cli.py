@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,18 @@ def program(tmp_path: Path) -> Run:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
 
     return run
+
+
+@pytest.mark.parametrize("command", [["list"], ["compare", "--engines", "fake", *FAST]])
+def test_a_folder_that_is_not_utf8_is_an_error_before_measuring(
+    command: list[str], program: Run, tmp_path: Path
+) -> None:
+    done = program(*command, "--results", os.fsdecode(b"results-\xff"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: a path or option is not UTF-8: ")
+    assert "results-\\udcff" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("*.json")) == []
 
 
 @pytest.mark.parametrize(

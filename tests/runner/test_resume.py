@@ -25,7 +25,7 @@ from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.environments import make_environment, site_packages, write_engine
-from tests.runner.studies import FAST, RecordingProgress, interrupt_at, kill_at, run, saved
+from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, interrupt_at, kill_at, run, saved
 
 FIELDS = FAST | {"processes": 2, "rounds_per_process": 2, "parity": False, "epochs": 1}
 STUDY = Study(engines=("fake", "fake+slow"), **FIELDS)
@@ -253,6 +253,17 @@ def test_a_study_is_not_resumed_if_python_runs_other_code_at_its_start(
         result.code_fingerprint for result in before.results
     ]
     assert len(document.results[0].code_fingerprint or "") == 64
+
+
+def test_code_that_changes_between_two_processes_of_a_study_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    startup = tmp_path / "sitecustomize.py"
+    listener = CallbackOnStage("process 2 of 2: starting", lambda: startup.write_text("import time\n"))
+    fields = FIELDS | {"epochs": None}
+    (result,) = run("fake", listener=listener, store=Store(tmp_path / "results"), **fields).results
+    assert result.warnings == [f"between two processes of this study, the loaded code changed: {startup}"]
 
 
 def _make_old(folder: Path) -> None:
