@@ -195,7 +195,7 @@ class MachineRun:
             self._loss_text = ""
         self.checkpoint = saved.checkpoint or self.checkpoint
         self.document = document = from_json(saved.document)
-        document.study, document.machine_label = self._study, self._label
+        document.id, document.study, document.machine_label = self.machine_study.study_id, self._study, self._label
         notes = [self._scrub(note) for note in self.machine_study.notes]
         document.warnings += [note for note in notes if note not in document.warnings]
         for result in document.results:

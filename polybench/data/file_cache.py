@@ -22,9 +22,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from polybench.data.disk import remove_folder
 
@@ -40,7 +41,8 @@ _STALE_NS = 3600 * 10**9
 
 class _Manifest(msgspec.Struct, Generic[T], frozen=True):
     note: T
-    checksums: dict[str, str]
+    checksums: dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][^/\0]*$")], str]
+    """By the names of files, none of which leads out of the entry."""
 
 
 def cache_key(*what: object) -> str:

@@ -286,7 +286,7 @@ def load_dismissed(results: Path) -> dict[str, frozenset[str]]:
     dismissed: dict[str, frozenset[str]] = {}
     for path in sorted(results.glob(f"{_DISMISSED}/*.json")):
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=_Dismissed)
+            found = msgspec.json.decode(read_regular_file(path), type=_Dismissed)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         dismissed[found.study] = dismissed.get(found.study, frozenset()) | frozenset(found.configurations)

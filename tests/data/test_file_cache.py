@@ -74,6 +74,22 @@ def test_damaged_entry_is_rebuilt(name: str, damage: Callable[[Path], None], tmp
     assert [fetch(cache, "x") for _ in range(2)] == [True, False]
 
 
+@pytest.mark.parametrize("name", ["../victim", "../../../victim", "..", "a/../../victim"])
+def test_manifest_cannot_name_files_outside_of_its_entry(name: str, tmp_path: Path) -> None:
+    cache = cache_in(tmp_path / "cache")
+    fetch(cache, "x")
+    manifest = tmp_path / "cache" / "x" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"checksums":{', f'"checksums":{{"{name}":"0",'))
+    into = tmp_path / "in" / "to" / "here"
+    into.mkdir(parents=True)
+    victims = [folder / "victim" for folder in (into.parent, into.parents[1], into.parents[2])]
+    for victim in victims:
+        victim.write_text("all of it")
+    assert cache.find("x", into) is None
+    assert all(victim.read_text() == "all of it" for victim in victims)
+    assert fetch(cache, "x")
+
+
 def test_folder_in_which_others_can_write_is_not_used(tmp_path: Path) -> None:
     cache, folder = cache_in(tmp_path / "cache"), tmp_path / "cache"
     fetch(cache, "x")
