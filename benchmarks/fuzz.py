@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of all readers of external input; the targets are in `_fuzz_cases.py`.
 
 Each target runs in a process of its own for some seconds. No input may take more than 2 GiB or
-20 s. A finding is an unexpected exception, a hang, or unbounded memory;
+60 s. A finding is an unexpected exception, a hang, or unbounded memory;
 libFuzzer writes the input into the folder `--findings`. Needs `pip install atheris`.
 
     python benchmarks/fuzz.py [--seconds 600] [--targets document,study] [--findings FOLDER]
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LIMITS = ("-rss_limit_mb=2048", "-timeout=20", "-max_len=65536", "-print_final_stats=1", "-verbosity=0")
+LIMITS = ("-rss_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1", "-verbosity=0")
 
 
 def fuzz_one(name: str, arguments: list[str]) -> None:
