@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 from collections.abc import Callable
@@ -28,7 +29,16 @@ the same characters.
 
 def printable(text: str) -> str:
     """Mask secrets, and escape control characters as in a string literal: ESC becomes `\\x1b`."""
+    return _cached(text) if len(text) < _MAX_CACHED else _printable(text)
+
+
+def _printable(text: str) -> str:
     return mask(text).translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
+
+
+_MAX_CACHED = 256
+"""Characters of a text; a document repeats most short texts in every row."""
+_cached = functools.lru_cache(4096)(_printable)
 
 
 _WITHOUT_TEXT = frozenset((float, int, bool, type(None)))
