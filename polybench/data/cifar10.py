@@ -14,11 +14,15 @@ to a placeholder that only stores its arguments; every other name is rejected, s
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import gzip
 import hashlib
 import io
+import os
 import pickle
 import pickletools
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -85,6 +89,8 @@ _RECORD = 1 + IMAGE_BYTES
 _OFFICIAL_BYTES = 10_000 * _RECORD
 _READ_BYTES = 1 << 20
 
+_UNPACKED = ".fetch-"
+"""Start of the name of a temporary folder."""
 _FETCHED_BYTES = 360_000_000
 """An archive of 170 MB, and 184 MB unpacked."""
 _TIMEOUT_SECONDS = 30
@@ -183,15 +189,28 @@ def fetch(version: Version, folder: Path) -> Path:
     if target.is_dir():
         verify(target)
         return target
-    # The temporary folder is next to the target, so that the rename stays on one disk.
-    with (
-        check_free_space(folder, _FETCHED_BYTES),
-        tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as unpacked,
-    ):
-        with tarfile.open(_download(published, folder), "r:gz") as tar:
-            tar.extractall(unpacked, filter="data")
-        (Path(unpacked) / target.name).rename(target)
+    with check_free_space(folder, _FETCHED_BYTES), _only_process(folder):
+        if not target.is_dir():  # otherwise another process has fetched it meanwhile
+            for left in folder.glob(f"{_UNPACKED}*"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            # The temporary folder is next to the target, so that the rename stays on one disk.
+            with tempfile.TemporaryDirectory(dir=folder, prefix=_UNPACKED) as unpacked:
+                with tarfile.open(_download(published, folder), "r:gz") as tar:
+                    tar.extractall(unpacked, filter="data")
+                (Path(unpacked) / target.name).rename(target)
     return target
+
+
+@contextlib.contextmanager
+def _only_process(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in this context with the same folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _download(published: PublishedArchive, folder: Path) -> Path:

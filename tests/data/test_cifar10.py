@@ -1,7 +1,13 @@
+import contextlib
 import io
 import os
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -240,6 +246,41 @@ def test_fetch_unpacks_and_does_not_download_twice(small_cifar, tmp_path, monkey
     published = ARCHIVES["python"]
     assert calls == [(published.url, f"sha256:{published.sha256}", "cifar-10-python.tar.gz", target.parent)]
     assert verify(target.parent).images == {"train": 35, "test": 7}
+
+
+def test_two_fetches_at_once_download_once(small_cifar, tmp_path, monkeypatch):
+    archive = small_cifar.archive(small_cifar.python_folder(), "cifar-10-python.tar.gz")
+    calls, meeting = [], threading.Barrier(2)
+
+    def retrieve(*arguments, **_):
+        calls.append(arguments)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(1.0)  # without a lock, both fetches meet here
+        return str(archive)
+
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
+    with ThreadPoolExecutor(2) as pool:
+        targets = list(pool.map(lambda _: fetch("python", tmp_path / "data"), range(2)))
+    assert targets == [tmp_path / "data" / "cifar-10-batches-py"] * 2
+    assert len(calls) == 1
+    assert list((tmp_path / "data").iterdir()) == targets[:1]
+
+
+def test_a_fetch_removes_what_a_killed_one_left(small_cifar, tmp_path, monkeypatch):
+    archive = small_cifar.archive(small_cifar.python_folder(), "cifar-10-python.tar.gz")
+    data = tmp_path / "data"
+    program = f"""
+import os, pathlib, pooch
+from polybench.data.cifar10 import fetch
+pooch.retrieve = lambda *_, **__: {str(archive)!r}
+pathlib.Path.rename = lambda *_: os.kill(os.getpid(), 9)
+fetch("python", pathlib.Path({str(data)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    assert [path.name[:7] for path in data.iterdir()] == [".fetch-"]
+    monkeypatch.setattr(pooch, "retrieve", lambda *_, **__: str(archive))
+    target = fetch("python", data)
+    assert list(data.iterdir()) == [target]
 
 
 @pytest.mark.parametrize(
