@@ -16,6 +16,7 @@ _SECRET = re.compile(
     r"""
       # user and password, or a token, in a URL
       (?P<url>(?:(?<=[A-Za-z0-9]:)|(?<![\w/:.~-]))//) (?!git@) [^\s/'"<>\\]+ (?=@)
+    | (?P<path>(?<=[A-Za-z0-9]:)/) [^\s/:'"<>\\]*:[^\s/'"<>\\]+ (?=@)  # of a URL in a path, which drops a slash
       # values whose names say that they are secret: PASSWORD=..., "token": "...", ?sig=...
     | (?P<password>(?i: (?<![A-Za-z0-9]) (?:password|passwd|passphrase|(?<=[?&])(?:pwd|pass)) ['"]?\s?[=:]\s?['"]? ))
       [^\s&;,'"<>\\)\]}]+

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,7 @@ def test_errors_have_the_exit_codes_of_the_interface(name: str, code: int) -> No
         ("http://user:pass@word@host:80/x", "http://***@host:80/x"),
         ("pip install git+https://abc@github.com/x", "pip install git+https://***@github.com/x"),
         ("//user:password@host", "//***@host"),
+        (str(Path("https://user:password@host/x.toml")), "https:/***@host/x.toml"),
         ("https://host/x?token=abcdefgh&y=1", "https://host/x?token=***&y=1"),
         ("https://host/x?y=1&sig=abcdefgh%3D", "https://host/x?y=1&sig=***"),
         ("AWS_SECRET_ACCESS_KEY=abcdefgh", "AWS_SECRET_ACCESS_KEY=***"),
