@@ -103,11 +103,16 @@ def test_points_with_more_threads_than_cores_are_marked(measured: Measured) -> N
     [
         (["sweep", "--engines", "fake"], "nothing is varied"),
         (["sweep", "--engines", "fake", "--threads", "1,two"], "--threads 1,two: expected whole numbers"),
+        (
+            ["sweep", "--engines", "fake", "--threads", 10**17, "--batch-size", "1,2"],
+            "--threads: Expected `int` <= 100000",
+        ),
+        (["sweep", "--engines", "fake", "--threads", "1,99999"], "--threads 99999 on "),
         (["overhead", "--engines", "fake", "--batch-size", "8"], "expected at least two batch sizes"),
         (["sweep", "--engines", "fake", "--threads", "1,2", "--format", "svg"], "unknown format 'svg'"),
     ],
 )
-def test_bad_input(arguments: list[str], message: str) -> None:
+def test_bad_input(arguments: list[object], message: str) -> None:
     assert message in refused(*arguments, *SHORT)
 
 

@@ -12,9 +12,12 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.schema.documents import DOCUMENT_KINDS, kind_of, read_document
+from polybench.schema.encoding import encode
 from polybench.schema.study import from_json, to_json
+from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store, load_document
 from tests.factories import measured, study, typical_study
+from tests.figures.documents import full_sweep
 
 INTERFACE = {
     "": "schema id created polybench argv study title published finished settings host interference warnings results",
@@ -116,3 +119,28 @@ def test_ranked_configurations_were_measured_and_passed_their_parity_check() -> 
     assert ranked == ["torch/cpu", "tf/cpu", "flux/cpu"]
     assert by_configuration["tf+keras_fit/cpu"].is_measured
     assert not by_configuration["torch/cuda"].is_measured
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("axes", {"batch_size": [1]}),
+        ("fastest", [{"configuration": "tf/cpu", "parameters": {"threads": 4}}]),
+        ("cheapest", [{"configuration": "torch/cpu", "parameters": {"threads": 3}}]),
+        ("curves", []),
+    ],
+)
+def test_the_best_points_of_a_sweep_are_among_its_points(field: str, value: object) -> None:
+    """Found by fuzzing: the code that shows a sweep looks them up."""
+    document = msgspec.json.decode(encode(full_sweep()))
+    assert read_document(msgspec.json.encode(document)) == full_sweep()
+    with pytest.raises(msgspec.ValidationError):
+        read_document(msgspec.json.encode(document | {field: value}))
+
+
+def test_an_anonymous_document_keeps_an_id_that_contains_the_host_name() -> None:
+    document = typical_study()
+    document.host.hostname = "20250101"
+    assert anonymize(document).id == document.id
+    document.host.hostname = "polybench"
+    assert anonymize(document).schema == document.schema
