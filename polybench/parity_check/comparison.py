@@ -29,11 +29,11 @@ FLOAT64_TOLERANCE_WITH_BATCH_NORM = {"loss": 1e-7, "gradient": 1e-7, "weight": 1
 """Batch norm amplifies rounding errors: implementations of `resnet32` agree to 6.5e-10 after 3 steps."""
 
 _TIMED_TOLERANCE: Mapping[str, Mapping[str, float]] = {
-    # One rounding can switch a ReLU or max-pool branch, so a float32 gradient can be off by percents: by at most 4.6e-2
-    # (`resnet32` in TensorFlow, the largest of nine seeds). That hardly changes the size of a tensor, by at most 4.4e-3
-    # (the same), or of all gradients together, by at most 3.4e-4 (`resnet32` in PyTorch), without batch norm 8.3e-6.
+    # One rounding can switch a ReLU or max-pool branch, so a float32 gradient can be off by percents: in `resnet32`
+    # by at most 9.3e-2 in Flux, and 4.6e-2 in TensorFlow (nine seeds). That hardly changes its size, by at most 1.1e-2
+    # in the first step in Flux (three seeds) and 4.4e-3 in TensorFlow, or that of all gradients together, by 5.6e-4.
     # Running statistics are off by 2.3e-7, and by 2e-5 if a framework adds 262,144 float32 values one by one.
-    "fp32": {"loss": 1e-5, "gradient": 1e-1, "size": 1e-2, "tensor size": 2e-2, "weight": 1e-6, "statistic": 1e-4},
+    "fp32": {"loss": 1e-5, "gradient": 2e-1, "size": 1e-2, "tensor size": 2.5e-2, "weight": 1e-6, "statistic": 1e-4},
     # In reduced precision, the gradient's error is 1 - cosine of the whole gradient. Updates are in float32. In bf16,
     # size and statistics of `resnet32` in PyTorch are off by 4.7e-2 and 4.8e-3; the tolerances are six times these.
     # The size of one of its tensors is off by 0.23, which is 59 times the unit roundoff of 2^-8. The tolerance is 128
@@ -58,18 +58,18 @@ the 131,072 pixels of a batch of `resnet32` differ by 7.4e-6."""
 GRADIENT_FLOOR = 1e-6
 """Minimum scale of a gradient's error, as a fraction of the norm of all gradients."""
 
-BENCHMARK_ZERO_FLOOR = 5e-4
+BENCHMARK_ZERO_FLOOR = 2.5e-4
 """Minimum scale of a zero gradient's error at the benchmark precision, relative to the norm of all gradients.
 
 Float32 leaves 1e-6 of this norm if the bias of a convolution sums 65,536 terms before batch norm. The
-tolerance is a tenth of this floor, so 5e-5 of the norm: 50 times those rounding errors. Adam and RMSprop make
+tolerance is a fifth of this floor, so 5e-5 of the norm: 50 times those rounding errors. Adam and RMSprop make
 full updates of such gradients, so the part at the benchmark precision hardly checks these updates. They
 cannot change the loss, and the float64 part checks them."""
 
 _SIZE_FLOOR = {"fp32": 1e-4, "tf32": 5e-2, "bf16": 5e-2}
 """Minimum scale of the error of a tensor's size, relative to the norm of all gradients.
 
-Times the tolerance, it is 34 unit roundoffs in float32 and 6 in tf32 and bf16. Rounding leaves 0.5 in float32 and 1 in
+Times the tolerance, it is 42 unit roundoffs in float32 and 6 in tf32 and bf16. Rounding leaves 0.5 in float32 and 1 in
 bf16: in `dense.bias` of `imdb-bilstm`, which has 3e-6 and 5e-3 of the norm."""
 
 BATCH_TOLERANCE = 1e-6
@@ -222,7 +222,8 @@ def timed_errors(
     the names of the tensors whose gradient is zero; they have no size.
 
     A gradient's size is that of its component along the expected one: errors in other directions, such as those of
-    rounding, hardly change it.
+    rounding, hardly change it. That of each tensor is compared at the initial weights: later, more roundings switch a
+    ReLU, and those change the size of a gradient of `resnet32` by 2.1e-2 in Flux.
     """
     yield loss_error("loss", step, actual.loss, expected.loss, tolerance["loss"])
     total = total_norm(expected.gradients)
@@ -230,7 +231,7 @@ def timed_errors(
     for name, a, b in _pairs(actual.gradients, expected.gradients):
         dot, left, right = float(np.vdot(a, b)), float(np.vdot(a, a)), float(np.vdot(b, b))
         products.append((dot, left, right))
-        if right > 0 and name not in zero_gradients:
+        if step == 0 and right > 0 and name not in zero_gradients:
             size = abs(dot / right - 1) * min(1.0, math.sqrt(right) / (_SIZE_FLOOR[precision] * total))
             yield TensorComparison("timed", name, step, "size", _finite_or_none(size), tolerance["tensor size"])
         if precision == "fp32":
