@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -32,7 +33,7 @@ _BUNDLED_PACKAGES = {"msgspec": True, "platformdirs": False, "tomli_w": False}
 _EXTRAS_PATTERN = re.compile(rf"'{errors.DISTRIBUTION}\[([\w,]+)\]'")
 """Extras in a hint. An extra without an engine has the name of the one package that it installs."""
 
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS, _GRACE_SECONDS = 60.0, 5.0
 _MAX_OUTPUT_BYTES = 1 << 20
 
 
@@ -126,8 +127,13 @@ def _query(python: str) -> _PythonInfo:
             try:
                 code = process.wait(_TIMEOUT_SECONDS)
             finally:
-                process.terminate()  # the supervisor kills the program
-                process.wait()
+                for number in (signal.SIGTERM, signal.SIGCONT):  # the supervisor kills the program, even if stopped
+                    process.send_signal(number)
+                try:
+                    process.wait(_GRACE_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()  # the kernel then kills the program
+                    process.wait()
             texts = [os.pread(file.fileno(), _MAX_OUTPUT_BYTES, 0) for file in (output, errors)]
         reason = _explain_exit(code, *texts)
         if reason is None:

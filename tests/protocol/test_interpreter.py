@@ -143,11 +143,12 @@ def test_a_program_ends_with_its_parent(tmp_path: Path) -> None:
     assert have_ended(family)
 
 
+@pytest.mark.parametrize("first", ["", "kill -STOP $PPID", "trap '' TERM INT HUP"])
 def test_a_program_without_an_answer_is_killed_and_its_error_contains_no_source_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     monkeypatch.setattr(interpreter_module, "_TIMEOUT_SECONDS", 0.5)
-    python = script(tmp_path / "python", f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    python = script(tmp_path / "python", f"echo $$ > {tmp_path}/pid; {first or ':'}; exec sleep 600")
     with pytest.raises(EngineUnavailable, match=r"does not run as Python: no answer within 0.5 s$"):
         resolve_interpreter(python, tmp_path / "links")
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
