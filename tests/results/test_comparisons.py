@@ -54,7 +54,7 @@ GPU_BASELINES = {
 }
 
 
-@pytest.mark.parametrize(("processes", "scope"), [(3, "processes"), (1, "single_process")])
+@pytest.mark.parametrize(("processes", "scope"), [(2, "processes"), (1, "single_process")])
 def test_each_gpu_is_compared_with_the_same_engine_on_the_cpu(processes: int, scope: Scope) -> None:
     on_cpu = [measured(f"{name}/cpu", 0.02, processes=processes) for name in ("torch", "torch@gpu")]
     on_gpu = [measured(configuration, 0.001, processes=processes) for configuration in GPU_BASELINES]
