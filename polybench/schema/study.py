@@ -46,6 +46,9 @@ class StudyDocument(Document, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         datetime.datetime.fromisoformat(self.created)
+        for result in self.results:
+            if result.is_measured and not result.nested_step_times:
+                raise ValueError(f"{result.configuration} has a step time, but no step times")
 
     def result(self, configuration: str) -> Result:
         """The result of the configuration of this name, which must exist."""

@@ -83,6 +83,7 @@ def _nested(depth: int) -> bytes:
 
 DAMAGE: dict[str, tuple[tuple[str | int, ...], bytes]] = {
     "no step times": (("results", 0, "step_times", "values"), b"[]"),
+    "a step time without step times": (("results", 0, "step_times"), b"null"),
     "an empty process": (("results", 0, "step_times", "values"), b"[[]]"),
     "an empty round": (("results", 0, "step_times", "values"), b"[[[]]]"),
     "5e-324": (("results", 0, "step_time", "median"), b"5e-324"),
