@@ -45,6 +45,7 @@ def test_severity_grows_with_the_wait() -> None:
     little = BlockCounters(1.0, 2.0, other_process_cpu_seconds=0.2, steal_seconds=0.0, cpu_wait_seconds=0.1)
     much = BlockCounters(1.0, 1.2, other_process_cpu_seconds=0.8, steal_seconds=0.0, cpu_wait_seconds=0.8)
     assert severity(little) < severity(much)
+    assert severity(BlockCounters(2.0, 2.0, 0.5, 0.25, cpu_wait_seconds=0.25)) == 0.5  # their sum, per second
 
 
 def test_a_wait_of_zero_is_not_a_missing_wait() -> None:

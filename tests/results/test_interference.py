@@ -68,7 +68,7 @@ def test_missing_counters_are_null() -> None:
 
 
 def test_rerun_and_affected_blocks_are_counted() -> None:
-    interference = result_with(block(reruns=2), block(reruns=3, affected=True)).interference
+    interference = result_with(block(reruns=1), block(reruns=3, affected=True)).interference
     assert (interference.blocks_rerun, interference.blocks_affected) == (2, 1)
 
 
@@ -103,6 +103,7 @@ def test_expensive_page_faults_are_reported_with_a_fix(malloc: str, configuratio
     assert warning.startswith("page faults: 4,000 per step take up to 2.00 ms (20%); ")
     assert warning.endswith(explanation)
     assert faulting(0.002) == []
+    assert list(page_fault_warnings(Interference(), None, [], malloc)) == []
 
 
 @pytest.mark.parametrize(
@@ -126,4 +127,5 @@ def test_throttling_by_a_quota_is_a_warning_of_the_row() -> None:
         "the CPU quota of this container stopped the worker for 50.0 ms of its timing blocks; raise the quota, or use"
         " fewer --threads"
     )
+    assert result_with(block(throttled_seconds=0.01), block()).warnings != []  # 1 % of 0.41 s
     assert result_with(block(throttled_seconds=0.001), block()).warnings == []
