@@ -4,24 +4,32 @@ Each row is a machine of `tests/simulated_machine.py` on which the real runner m
 first table has the share of 95 % intervals that contain the truth: of the typical step, of the mean step, and of the
 ratios of both for an engine that is 1.25 times as fast. The second one has this share for sweeps and overheads over
 three batch sizes, which are measured in turns. The third one has the share of studies of equal
-configurations in which a sentence calls one of them faster. With 400 studies, a share of 0.95 has a standard error of
+configurations in which a sentence calls one of them faster. The fourth one has the share of pairs of studies with a
+verdict of `diff`: of equal ones, and of those whose second one is slower. It draws the levels of the processes, without
+the runner. With 400 studies, a share of 0.95 has a standard error of
 0.011. Takes half an hour.
 
-    python -m benchmarks.simulated_studies [--studies 400] [--rows 100] [--processes 2 5 10]
+    python -m benchmarks.simulated_studies [--studies 400] [--rows 100] [--pairs 400] [--tables 1 2 3 4]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from tabulate import tabulate
 
+from polybench.analysis.diff import SIGNIFICANCE_LEVEL, TOLERANCE
 from polybench.render.footnotes import summary_sentences
 from polybench.schema.result import Interval, Result
+from polybench.stats.between_studies import LogRatioChange
 from tests.results.test_known_truth import covers_overhead, covers_speedups
 from tests.simulated_machine import Machine, Script, repeat
+from tests.stats.test_between_studies import measured_change
 
 _STEP, _PAUSE_PER_STEP = 0.020, 0.0015
 _FASTER = 1.25
@@ -109,6 +117,28 @@ def _point_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
             yield f"drift of {drift:.0%} a minute", processes, *map(_share, found)
 
 
+_SHIFTS = ((0.0, 0.0), (0.02, 0.0), (0.05, 0.0), (0.0, 0.03), (0.0, 0.05), (0.02, 0.05))
+_SLOWER = (0.0, 0.03, 0.05, 0.10, 0.20)
+
+
+def _between_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
+    for own, common in _SHIFTS:
+        for controls, saved in itertools.product((0, 1, 4), (0, 5, 10)):
+            rng = np.random.default_rng(controls)
+            changes = [measured_change(rng, own, common, controls, saved) for _ in range(options.pairs)]
+            shares = [
+                _share([_is_slower(change, slower) or (not slower and _is_slower(change, 0, -1)) for change in changes])
+                for slower in _SLOWER
+            ]
+            yield f"{own:.0%}", f"{common:.0%}", controls, saved, *shares
+
+
+def _is_slower(change: LogRatioChange, slower: float, sign: int = 1) -> bool:
+    """Return whether the verdict is slower (or faster, with sign -1) if the second study is slower by this fraction."""
+    found = change._replace(log=sign * change.log - math.log1p(slower))
+    return found.p_value < SIGNIFICANCE_LEVEL and found.log < -math.log1p(TOLERANCE)
+
+
 def _share(hits: Sequence[bool]) -> str:
     return f"{sum(hits) / len(hits):.2f}" if hits else ""
 
@@ -117,13 +147,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=400, help="studies of two configurations")
     parser.add_argument("--rows", type=int, default=100, help="studies of ten configurations")
+    parser.add_argument("--pairs", type=int, default=400, help="pairs of studies that diff compares")
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 5, 10])
+    parser.add_argument("--tables", type=int, nargs="+", default=[1, 2, 3, 4])
     options = parser.parse_args()
-    for headers, rows in (
+    between = (
+        "own shifts",
+        "common shifts",
+        "controls",
+        "repetitions",
+        "false",
+        *(f"{one:.0%}" for one in _SLOWER[1:]),
+    )
+    tables = (
         (("machine", "processes", *QUANTITIES), _coverage_rows(options)),
         (("machine", "processes", "speedups of points", "overhead"), _point_rows(options)),
         (("machine", "processes", "false, 2 rows", "false, 10 rows"), _verdict_rows(options)),
-    ):
+        (between, _between_rows(options)),
+    )
+    for headers, rows in (tables[number - 1] for number in options.tables):
         print(tabulate(rows, headers, tablefmt="pipe", disable_numparse=True), end="\n\n", flush=True)
 
 

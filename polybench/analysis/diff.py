@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from polybench.analysis.repetitions import Repetitions
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema import units
-from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo
+from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
 from polybench.schema.metadata import Host
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import LogRatioChange, compare_studies, log_ratio_change, process_log_medians, q_values
+from polybench.stats.between_studies import LogRatioChange, combine, difference_of_shifts, log_ratio_change
+from polybench.stats.statistics import process_log_medians, q_values
 from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.storage.summaries import StudySummary
 
 TOLERANCE = 0.02
 """Relative change of a step time that counts as no difference.
@@ -46,33 +49,40 @@ _NOTABLE_PEAK_CHANGE = 0.05
 SIGNIFICANCE_LEVEL = 0.05
 """Expected fraction of false verdicts among all verdicts of a difference."""
 
-_NO_DRIFT = LogRatioChange(0.0, 0.0, 1.0)
 
-
-class Candidate(NamedTuple):
-    """A row without its verdict and its change; the change is None if the row is not comparable."""
+class _Compared(NamedTuple):
+    """A row without its verdict, and its change; the change is None if the row is not comparable."""
 
     row: DiffRow
     change: LogRatioChange | None = None
 
 
 def diff(
-    a: StudyDocument, b: StudyDocument, tolerance: float = TOLERANCE, *, same_machine: bool = False
+    a: StudyDocument,
+    b: StudyDocument,
+    tolerance: float = TOLERANCE,
+    *,
+    same_machine: bool = False,
+    saved: Sequence[StudySummary] = (),
 ) -> DiffDocument:
     """Compare each configuration of A with the one of the same name in B.
 
     A configuration is faster or slower if its ratio exceeds the tolerance and its interval excludes 1. The
-    level of the interval limits the rate of false verdicts among many rows. If all other engines on the same
-    device significantly changed in the same direction, that much of the change is attributed to the machine.
-    With `same_machine`, both host names belong to one machine, as with containers.
+    level of the interval limits the rate of false verdicts among many rows. The mean change of all other engines on
+    the same device, whose versions did not change, is attributed to the machine. Intervals contain the spread between
+    studies of this machine, estimated from its `saved` ones. With `same_machine`, both host names belong to one
+    machine, as with containers.
     """
     results_b = {result.configuration: result for result in b.results}
     names_a = {result.configuration for result in a.results}
     machine = machine_difference(a.host, b.host, by_name=not same_machine)
     candidates = [_candidate(a, b, one, results_b.get(one.configuration), machine) for one in a.results]
-    candidates += [Candidate(_row(one, "only in B")) for one in b.results if one.configuration not in names_a]
+    candidates += [_Compared(_row(one, "only in B")) for one in b.results if one.configuration not in names_a]
     changed = study_changes(a, b)
-    rows = classify(candidates, tolerance, all_changed=any(name in changed for name in GLOBAL_SETTINGS))
+    repetitions = Repetitions(saved, {"A": a, "B": b}, same_machine=machine is None)
+    all_changed = any(name in changed for name in GLOBAL_SETTINGS)
+    compared = list(_with_intervals(candidates, repetitions, all_changed=all_changed))
+    rows = list(_with_verdicts(compared, tolerance))
     return DiffDocument(
         a=_study_info(a),
         b=_study_info(b),
@@ -101,19 +111,19 @@ def _row(result: Result, reason: str | None, **fields: Any) -> DiffRow:
 
 def _candidate(
     a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result | None, machine: str | None
-) -> Candidate:
+) -> _Compared:
     if result_b is None:
-        return Candidate(_row(result_a, "only in A"))
+        return _Compared(_row(result_a, "only in A"))
     seconds = tuple(one.step_time.median if one.step_time else None for one in (result_a, result_b))
     different = next(work_differences(a, b, result_a, result_b), None)
     reason = different or machine or _inconclusive(result_a, result_b)
-    step_times = unaffected_step_times(result_a), unaffected_step_times(result_b)
-    changed = result_changes(result_a, result_b)
+    row = _row(result_a, reason, step_seconds=seconds, changed=result_changes(result_a, result_b))
     if different:
-        return Candidate(_row(result_a, reason, step_seconds=seconds, changed=changed))
-    ratio = compare_studies(*step_times)
-    row = _row(result_a, reason, step_seconds=seconds, ratio=ratio.speedup, ci95=ratio.ci95, changed=changed)
-    return Candidate(row, None if reason else log_ratio_change(*step_times))
+        return _Compared(row)
+    step_times = unaffected_step_times(result_a), unaffected_step_times(result_b)
+    one, two = map(process_log_medians, step_times)
+    row = msgspec.structs.replace(row, ratio=math.exp(fmean(one) - fmean(two)))
+    return _Compared(row, log_ratio_change(*step_times))
 
 
 def work_differences(a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result) -> Iterator[str]:
@@ -211,56 +221,56 @@ def _flat(versions: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def classify(candidates: Sequence[Candidate], tolerance: float, *, all_changed: bool) -> list[DiffRow]:
-    """Return the rows with their verdicts; with `all_changed`, no engine reveals a drift of the machine.
+def _with_intervals(
+    candidates: Sequence[_Compared], repetitions: Repetitions, *, all_changed: bool
+) -> Iterator[_Compared]:
+    """Yield the rows with their intervals, and the changes that the verdicts refer to.
 
-    The interval within one study does not cover the changes of a machine from day to day. Some machines have
-    two levels of speed that no counter shows. Unchanged configurations reveal such a drift: the smallest
-    change of all other engines on the same device is attributed to the machine.
+    The interval within one study does not cover the shifts of a machine from study to study. Unchanged configurations
+    reveal the common part of the shifts: the mean change of all other engines on the same device is attributed to the
+    machine. What remains are the configurations' own shifts. With `all_changed`, no engine reveals the machine's.
     """
-    compared = [(row, change) for row, change in candidates if change is not None]
-    unchanged = [(row, change) for row, change in compared if not all_changed and not set(row.changed) - {"peak"}]
-    drifts = [
-        _machine_drift(
-            [change for other, change in unchanged if other.engine != row.engine and other.device == row.device]
-        )
-        for row, _ in compared
-    ]
-    corrected = [_without_drift(change, drift) for (_, change), drift in zip(compared, drifts, strict=True)]
-    rates = q_values([change.p_value for change in corrected])
-    verdicts = {
-        row.configuration: _with_verdict(row, change, rate, drift, tolerance)
-        for (row, _), change, rate, drift in zip(compared, corrected, rates, drifts, strict=True)
-    }
-    return [verdicts.get(row.configuration, row) for row, _ in candidates]
+    judged = [one for one in candidates if one.change is not None and one.row.reason is None]
+    unchanged = [] if all_changed else [one for one in judged if not set(one.row.changed) - {"peak"}]
+    for one in candidates:
+        row, change = one
+        if change is None:
+            yield one
+            continue
+        # This change is not a repetition.
+        total = [repetitions.spread(name, device=row.device, without=("B", None)) for name in "AB"]
+        found = change.subtract(difference_of_shifts(*total))
+        fields: dict[str, Any] = {"ci95": found.ci95}
+        if row.reason is None:
+            controls = [
+                other for other in unchanged if other.row.engine != row.engine and other.row.device == row.device
+            ]
+            used = total[0]
+            if controls:
+                used = repetitions.spread("A", device=row.device, without=("B", row.engine), of_own_shifts=True)
+                share = 1 / len(controls)
+                drift = combine(*((share, other.change) for other in controls if other.change))
+                fields["machine_drift_ratio"] = drift.ratio
+                found = combine((1, change), (-1, drift), (math.sqrt(1 + share), difference_of_shifts(used, used)))
+            names = [other.row.configuration for other in controls]
+            fields |= {"controls": names, "spread": used, "corrected_ratio": found.ratio, "corrected_ci95": found.ci95}
+        yield _Compared(msgspec.structs.replace(row, **fields), None if row.reason else found)
 
 
-def _machine_drift(changes: Sequence[LogRatioChange]) -> LogRatioChange | None:
-    """Return the smallest change if all are significant and have the same direction; None without changes."""
-    if len({one.log > 0 for one in changes}) > 1 or any(one.p_value >= SIGNIFICANCE_LEVEL for one in changes):
-        return _NO_DRIFT
-    return min(changes, key=lambda one: abs(one.log), default=None)
-
-
-def _without_drift(change: LogRatioChange, drift: LogRatioChange | None) -> LogRatioChange:
-    """Subtract the machine's drift, but not more than the change itself."""
-    if drift is None or drift.log * change.log <= 0:
-        return change
-    corrected = change.subtract(drift)
-    return corrected if corrected.log * change.log > 0 else corrected._replace(log=0.0)
-
-
-def _with_verdict(
-    row: DiffRow, corrected: LogRatioChange, rate: float, drift: LogRatioChange | None, tolerance: float
-) -> DiffRow:
-    differs = rate < SIGNIFICANCE_LEVEL and abs(corrected.log) > math.log1p(tolerance)
-    return msgspec.structs.replace(
-        row,
-        verdict=("faster" if corrected.log > 0 else "slower") if differs else "no difference",
-        q_value=rate,
-        machine_drift_ratio=None if drift is None else drift.ratio,
-        corrected_ratio=corrected.ratio,
-    )
+def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[DiffRow]:
+    rates = iter(q_values([change.p_value for _, change in compared if change is not None]))
+    for row, change in compared:
+        if change is None:
+            yield row
+            continue
+        rate = next(rates)
+        limit = math.copysign(math.log1p(tolerance), change.log)
+        differs = rate < SIGNIFICANCE_LEVEL and abs(change.log) > abs(limit)
+        if not row.changed and row.ratio is not None:
+            # Nothing is known to have changed. If a control changed, its correction must not create a verdict.
+            differs = differs and math.log(row.ratio) / limit > 1
+        verdict: Verdict = ("faster" if change.log > 0 else "slower") if differs else "no difference"
+        yield msgspec.structs.replace(row, verdict=verdict, q_value=rate)
 
 
 def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:
@@ -284,9 +294,14 @@ def _device_warnings(device: str, rows: Sequence[DiffRow]) -> list[str]:
             " the machine or something that all engines share probably changed; measure both side by side to"
             " find out"
         ]
-    if any(row.verdict != "no difference" and row.machine_drift_ratio is None for row in rows):
+    if any(row.verdict != "no difference" and not row.controls for row in rows):
         return [
             f"no other engine on {device} is unchanged between the studies, so a change of the machine cannot"
             " be distinguished from one of the engine; measure both side by side, or add another engine"
+        ]
+    if any(row.verdict != "no difference" and not row.changed and len(row.controls) == 1 for row in rows):
+        return [
+            f"only two engines on {device} are unchanged between the studies, so a change of one of them cannot be"
+            " distinguished from a change of the other; add another engine"
         ]
     return []

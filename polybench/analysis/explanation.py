@@ -11,6 +11,7 @@ from polybench.analysis.breakdown import batch_size_breakdown, layer_breakdown, 
 from polybench.analysis.explanation_text import pair_statements
 from polybench.analysis.recommendations import excluded_configurations, find_recommendations, suggested_measurements
 from polybench.analysis.related_studies import find_layers, find_variations
+from polybench.analysis.repetitions import Repetitions
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
 from polybench.results.comparisons import compare_results, correct_for_number
@@ -19,6 +20,7 @@ from polybench.schema.analyses import Breakdown, ExplainedComparison, Explanatio
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.result import SINGLE_PROCESS, Comparison, Result
 from polybench.schema.study import StudyDocument
+from polybench.storage.summaries import StudySummary
 
 _MIN_POINTS = 3
 """Batch sizes that a linear fit requires; two always lie on a line, so only a third can contradict it."""
@@ -29,6 +31,7 @@ class SavedDocuments(NamedTuple):
 
     layers: Sequence[LayersDocument] = ()
     studies: Sequence[StudyDocument] = ()
+    summaries: Sequence[StudySummary] = ()
 
 
 def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None = None) -> ExplanationDocument:
@@ -48,8 +51,12 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
     ]
     slower = {pair.configuration if pair.difference_seconds > 0 else pair.baseline: None for pair in pairs}
     slower_results = [document.result(configuration) for configuration in slower]
+    repetitions = Repetitions(saved.summaries, {document.id: document})
+    spreads = {result.device: repetitions.spread(document.id, device=result.device) for result in slower_results}
     recommendations = [
-        one for result in slower_results for one in find_recommendations(document, result, saved.studies)
+        one
+        for result in slower_results
+        for one in find_recommendations(document, result, saved.studies, spreads[result.device])
     ]
     return ExplanationDocument(
         study=document.id,
@@ -64,6 +71,7 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
         suggested_measurements=list(
             suggested_measurements(document, study, pairs, slower_results, saved.studies, saved.layers)
         ),
+        spreads=spreads,
         excluded=list(excluded_configurations(document, study)),
     )
 

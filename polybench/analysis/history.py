@@ -11,11 +11,12 @@ import msgspec
 
 from polybench.analysis.diff import TOLERANCE, format_value
 from polybench.results.interference import unaffected_step_times
-from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
+from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series, StudySpread
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
+from polybench.stats.between_studies import LogRatioChange, estimate_spread_of_series, step_level
 from polybench.stats.change_points import segment
-from polybench.stats.statistics import process_log_medians, summarize_step_times
+from polybench.stats.statistics import student_quantile, summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.summaries import NO_FILTERS, Filters, summarize_configuration
 
@@ -28,6 +29,9 @@ _MIN_ERROR, _UNKNOWN_ERROR = 0.005, 0.10
 No study is assumed to be more accurate than half a percent. Processes of one program differ by up to a tenth,
 so this is the error of a study with a single process."""
 
+_Measured = tuple[Point, LogRatioChange | None]
+"""A point, and its level with the error; None for one process."""
+
 Dismissed = Mapping[str, frozenset[str]]
 """Configurations with a dismissed change point by the study at which it begins."""
 
@@ -39,7 +43,7 @@ def build_history(
 
     Studies come the newest first; each is used once, so they need not be in memory together.
     """
-    points_by_key: dict[tuple[Any, ...], list[Point]] = {}
+    points_by_key: dict[tuple[Any, ...], list[_Measured]] = {}
     examples: dict[tuple[Any, ...], tuple[StudyDocument, Result]] = {}
     excluded: dict[tuple[Any, ...], int] = {}
     for study in studies:
@@ -75,26 +79,40 @@ def _series_key(study: StudyDocument, result: Result) -> tuple[Any, ...]:
     return result.configuration, msgspec.json.encode((workload, machine))
 
 
-def _point(study: StudyDocument, result: Result) -> Point:
+def _point(study: StudyDocument, result: Result) -> _Measured:
     assert result.step_times is not None
     unaffected = unaffected_step_times(result)
     seconds = summarize_step_times(result.nested_step_times, result.step_times.resolution, unaffected)
-    has_several_processes = len(process_log_medians(unaffected)) > 1
+    level = step_level(unaffected)
     versions = {"polybench": study.polybench.version, **summarize_configuration(result).versions}
-    return Point(
+    point = Point(
         study=study.id,
         created=study.created,
         step_seconds=seconds.median,
-        ci95=seconds.ci95 if has_several_processes else None,
+        ci95=seconds.ci95 if level else None,
         segment_level=seconds.median,
         versions=versions,
     )
+    return point, level
 
 
 def _series(
-    study: StudyDocument, result: Result, points: Sequence[Point], dismissed: Dismissed, tolerance: float, excluded: int
+    study: StudyDocument,
+    result: Result,
+    measured: Sequence[_Measured],
+    dismissed: Dismissed,
+    tolerance: float,
+    excluded: int,
 ) -> Series:
-    segments = segment([math.log(point.step_seconds) for point in points], [_error(point) for point in points])
+    points = [point for point, _ in measured]
+    spread = estimate_spread_of_series(
+        [
+            two_level.subtract(one_level)
+            for (one, one_level), (two, two_level) in itertools.pairwise(measured)
+            if one_level and two_level and one.versions == two.versions
+        ]
+    )
+    segments = segment([math.log(point.step_seconds) for point in points], [_error(point, spread) for point in points])
     levels = [math.exp(one.level) for one in segments for _ in range(one.start, one.stop)]
     points_with_levels = [
         msgspec.structs.replace(point, segment_level=level, changed=_changed(before, point))
@@ -132,15 +150,16 @@ def _series(
         distinguishing_settings="",
         points=points_with_levels,
         change_points=change_points,
+        spread=spread,
         excluded=excluded,
     )
 
 
-def _error(point: Point) -> float:
+def _error(point: Point, spread: StudySpread) -> float:
     if point.ci95 is None:
         return _UNKNOWN_ERROR
     low, high = point.ci95
-    return max(_MIN_ERROR, (math.log(high) - math.log(low)) / 2)
+    return max(_MIN_ERROR, math.hypot(math.log(high / low) / 2, student_quantile(math.inf) * spread.std))
 
 
 def _changed(before: Point, after: Point) -> Changed:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.analysis.diff import format_value
+from polybench.analysis.repetitions import Repetitions
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, dollars_per_epoch
 from polybench.results.interference import inconclusive_reason
@@ -16,6 +17,8 @@ from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
+from polybench.stats.between_studies import difference_of_shifts
+from polybench.storage.summaries import StudySummary
 
 _WORKLOAD = ("model", "data_sha256", "batch_size", "optimizer", "input", "augment")
 """Settings that must be equal. Machines may differ in threads; precision belongs to the configuration."""
@@ -40,18 +43,22 @@ def merge(
     prices: Prices,
     baseline: str | None = None,
     failed_machines: Mapping[str, str] | None = None,
+    saved: Sequence[StudySummary] = (),
 ) -> MergeDocument:
     """Compare the configurations of all studies with the baseline, `MACHINE:CONFIGURATION`.
 
     `prices` override those of the studies. `failed_machines` are those of a cluster run, with reasons; one
-    study is enough for it.
+    study is enough for it. Intervals between studies contain the spread between those of their machines, estimated
+    from `saved` studies.
 
     Raises:
         BadInput: there is only one study, a study occurs twice, the workloads differ, or a machine or
             configuration does not exist.
     """
     _check_studies(studies, is_cluster=failed_machines is not None)
-    machines = [_machine(name, study, prices) for name, study in zip(_names(studies), studies, strict=True)]
+    named = dict(zip(_names(studies), studies, strict=True))
+    repetitions = Repetitions(saved, named)
+    machines = [_machine(name, study, prices, repetitions) for name, study in named.items()]
     _check_prices(prices, list(zip(machines, studies, strict=True)))
     configurations = [
         _MachineConfiguration(machine, result)
@@ -63,7 +70,7 @@ def merge(
         settings=studies[0].settings,
         baseline=found and found.name,
         machines=machines,
-        results=[_machine_result(one, found) for one in configurations],
+        results=[_machine_result(one, found, repetitions) for one in configurations],
         failed_machines=dict(failed_machines or {}),
     )
 
@@ -100,7 +107,7 @@ def machine_name(study: StudyDocument) -> str:
     return study.machine_label or study.host.hostname
 
 
-def _machine(name: str, study: StudyDocument, prices: Prices) -> Machine:
+def _machine(name: str, study: StudyDocument, prices: Prices, repetitions: Repetitions) -> Machine:
     threads = study.settings.threads
     own = {key.removeprefix(f"{name}:"): price for key, price in prices.items() if key.startswith(f"{name}:")}
     merged = study.settings.prices | merge_prices(prices, threads) | merge_prices(own, threads)
@@ -113,6 +120,7 @@ def _machine(name: str, study: StudyDocument, prices: Prices) -> Machine:
         gpus=study.host.gpus,
         threads=threads,
         prices={result.device: merged[result.device] for result in study.results if result.device in merged},
+        spreads={result.device: repetitions.spread(name, device=result.device) for result in study.results},
     )
 
 
@@ -150,7 +158,9 @@ def _find_baseline(
     return ranked.get(default) or next(iter(ranked.values()), None)
 
 
-def _machine_result(one: _MachineConfiguration, baseline: _MachineConfiguration | None) -> MachineResult:
+def _machine_result(
+    one: _MachineConfiguration, baseline: _MachineConfiguration | None, repetitions: Repetitions
+) -> MachineResult:
     machine, result = one
     step = result.step_time
     row = MachineResult(
@@ -164,18 +174,25 @@ def _machine_result(one: _MachineConfiguration, baseline: _MachineConfiguration 
     )
     if baseline is None or not result.is_ranked:
         return row
-    # Rounds of one study are compared side by side, independent studies by their throughput.
-    compare = compare_results if machine is baseline.machine else compare_throughput
-    found = compare(baseline.result, result)
+    side_by_side = machine is baseline.machine
+    shifts, shifts_of_means = (
+        difference_of_shifts(
+            *(repetitions.spread(side.machine.name, device=side.result.device, means=means) for side in (baseline, one))
+        )
+        for means in (False, True)
+    )
+    if side_by_side:
+        found = compare_results(baseline.result, result)
+    else:
+        found = compare_throughput(baseline.result, result, shifts)
     if found is not None:
         row.speedup, row.speedup_ci95 = found.speedup, found.ci95
     row.inconclusive_reason = inconclusive_reason(baseline.result, result)
     row.dollars_per_epoch = dollars_per_epoch(result, machine.prices)
     baseline_dollars = dollars_per_epoch(baseline.result, baseline.machine.prices)
     if row.dollars_per_epoch is not None:
-        side_by_side = machine is baseline.machine
         cost = compare_costs(
-            baseline.result, result, baseline_dollars, row.dollars_per_epoch, side_by_side=side_by_side
+            baseline.result, result, baseline_dollars, row.dollars_per_epoch, None if side_by_side else shifts_of_means
         )
         row.relative_cost, row.relative_cost_ci95 = cost.relative, cost.ci95
     return row

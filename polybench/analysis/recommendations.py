@@ -19,20 +19,23 @@ from polybench.planning.suggested_commands import (
 from polybench.results.comparisons import compare_results, compare_throughput, correct_for_number
 from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
 from polybench.schema import units
-from polybench.schema.analyses import ExplainedComparison, Statement
+from polybench.schema.analyses import ExplainedComparison, Statement, StudySpread
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Study
 from polybench.schema.result import Comparison, Result
 from polybench.schema.study import StudyDocument
+from polybench.stats.between_studies import difference_of_shifts
 
 _WITH = {"threads": "with {} threads", "malloc": "with --malloc {}", "batch_size": "with batch size {}"}
 
 
-def find_recommendations(study: StudyDocument, result: Result, studies: Sequence[StudyDocument]) -> Iterator[Statement]:
+def find_recommendations(
+    study: StudyDocument, result: Result, studies: Sequence[StudyDocument], spread: StudySpread
+) -> Iterator[Statement]:
     """Yield significant improvements of a ranked result; none for a single process.
 
     They are the faster variants in this study. For threads, batch size and malloc policy, they are the best
-    values in other studies, the newest first, with otherwise equal settings.
+    values in other studies, the newest first, with otherwise equal settings; `spread` is that between studies.
     """
     if not result.is_for_production:
         return
@@ -50,10 +53,19 @@ def find_recommendations(study: StudyDocument, result: Result, studies: Sequence
         if found is not None and _is_faster(found, study.settings.tolerance):
             change = f"{result.configuration} as {other.configuration}"
             yield _recommendation(change, "per step", before, other.median_step_seconds, study.id)
+    variations = [
+        (axis, one)
+        for axis in get_args(Axis)
+        for (one,) in find_variations(study, [result.configuration], axis, studies)
+    ]
+    shifts = difference_of_shifts(spread, spread)
+    compared = correct_for_number([compare_throughput(result, one.result, shifts) for _, one in variations])
     for axis in get_args(Axis):
-        variations = [one for (one,) in find_variations(study, [result.configuration], axis, studies)]
-        comparisons = [(one, compare_throughput(result, one.result)) for one in variations]
-        faster = [(one, found.speedup) for one, found in comparisons if _is_faster(found, study.settings.tolerance)]
+        faster = [
+            (one, found.speedup)
+            for (other, one), found in zip(variations, compared, strict=True)
+            if other == axis and found is not None and _is_faster(found, study.settings.tolerance)
+        ]
         if faster:
             best, speedup = max(faster, key=lambda one: one[1])
             change = f"{result.configuration} {_WITH[axis].format(best.value)}"

@@ -46,9 +46,10 @@ def related_documents(study: StudyDocument, store: Store) -> RelatedDocuments:
 
 
 def load_saved_documents(study: StudyDocument, store: Store) -> SavedDocuments:
-    """Load the documents that may be related: those of the same machine and network."""
+    """Load the documents that may be related: those of the same machine and network, and all summaries."""
     same = Filters(model=glob.escape(study.settings.model), host=glob.escape(study.host.hostname))
-    return SavedDocuments(store.layers(), list(itertools.islice(store.studies(same), MAX_STUDIES)))
+    studies = list(itertools.islice(store.studies(same), MAX_STUDIES))
+    return SavedDocuments(store.layers(), studies, store.summaries())
 
 
 def newest_layers(study: StudyDocument, saved: Sequence[LayersDocument]) -> LayersDocument | None:

@@ -66,7 +66,8 @@ def diff(
     """
     _check(tolerance)
     one, two = (_loaded(side, results) for side in (a, b))
-    return DiffResult(diff_studies(one.document, two.document, tolerance, same_machine=same_machine))
+    saved = Store(results_folder(results)).summaries()
+    return DiffResult(diff_studies(one.document, two.document, tolerance, same_machine=same_machine, saved=saved))
 
 
 class StudyQuery(TypedDict, total=False):
@@ -133,7 +134,8 @@ def merge(
         baseline: the row to compare with, "HOST:CONFIGURATION"; that of the first study by default.
     """
     documents = [_loaded(study, results).document for study in studies]
-    return MergeResult(merge_studies(documents, prices or {}, baseline))
+    saved = Store(results_folder(results)).summaries()
+    return MergeResult(merge_studies(documents, prices or {}, baseline, saved=saved))
 
 
 def report(*parts: str | StudyResult | SweepResult, results: Path | None = None) -> str:

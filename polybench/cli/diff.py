@@ -46,7 +46,7 @@ def diff(
 
     conditions = _parse_conditions(fail_if or [])
     store = Store(results_folder(options.results))
-    document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine)
+    document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine, saved=store.summaries())
     check_writable(options.output)
     write(render(document, format), options.output)
     for text in document.warnings:

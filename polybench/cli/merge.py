@@ -45,6 +45,6 @@ def merge(
 
     prices = parse_pairs(price or [], "--price")
     store = Store(results_folder(options.results))
-    document = merge([store.load(name) for name in studies], prices, baseline)
+    document = merge([store.load(name) for name in studies], prices, baseline, saved=store.summaries())
     check_writable(options.output)
     write(render(document, format), options.output)

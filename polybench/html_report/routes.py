@@ -109,7 +109,7 @@ class Router:
         if "a" not in fields:
             pair.sort(key=lambda study: study.started_at)
         a, b = map(self._store.read, pair)
-        return diff_page(diff(a, b, TOLERANCE), [study.file for study in pair])
+        return diff_page(diff(a, b, TOLERANCE, saved=self._store.summaries()), [study.file for study in pair])
 
     def _history(self, query: Query) -> Page:
         filters, fields = _filters(query)

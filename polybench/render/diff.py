@@ -27,9 +27,10 @@ def table(document: DiffDocument, _: TableOptions = DEFAULTS) -> Table:
 
 def verdicts(document: DiffDocument) -> Table:
     """Build a row per configuration, whose last text is the verdict."""
+    corrected = ["without drift"] if any(row.controls for row in document.rows) else []
     return Table(
-        columns=[Column("engine"), *number_columns("A", "B", "speedup of B"), Column("verdict")],
-        rows=[_row(row) for row in document.rows],
+        columns=[Column("engine"), *number_columns("A", "B", "speedup of B", *corrected), Column("verdict")],
+        rows=[_row(row, len(corrected)) for row in document.rows],
         notes=list(_notes(document)),
     )
 
@@ -37,11 +38,14 @@ def verdicts(document: DiffDocument) -> Table:
 def records(document: DiffDocument, _: TableOptions) -> Records:
     """List a record per configuration."""
     fields = ["configuration", "verdict", "reason", "step_seconds_a", "step_seconds_b"]
-    fields += ["ratio", "low", "high", "q_value", "machine_drift_ratio", "corrected_ratio", "changed"]
+    fields += ["ratio", "low", "high", "q_value", "machine_drift_ratio", "corrected_ratio", "corrected_low"]
+    fields += ["corrected_high", "spread", "repetitions", "changed"]
     rows = [
         [
             *(row.configuration, row.verdict, row.reason, *row.step_seconds, row.ratio, *(row.ci95 or (None, None))),
-            *(row.q_value, row.machine_drift_ratio, row.corrected_ratio, "; ".join(_format_changes(row.changed))),
+            *(row.q_value, row.machine_drift_ratio, row.corrected_ratio, *(row.corrected_ci95 or (None, None))),
+            *((row.spread.std, row.spread.repetitions) if row.spread else (None, None)),
+            "; ".join(_format_changes(row.changed)),
         ]
         for row in document.rows
     ]
@@ -85,10 +89,13 @@ def _format_value(name: str, value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_WIDTH else f"{text[: _MAX_VALUE_WIDTH - 1]}…"
 
 
-def _row(row: DiffRow) -> list[str]:
+def _row(row: DiffRow, corrected_columns: int) -> list[str]:
     seconds = ["" if value is None else units.format_seconds(value) for value in row.step_seconds]
     ratio = "" if row.ratio is None else units.format_with_ci(row.ratio, row.ci95)
-    return [row.configuration, *seconds, ratio, row.verdict]
+    corrected = (
+        units.format_with_ci(row.corrected_ratio, row.corrected_ci95) if row.controls and row.corrected_ratio else ""
+    )
+    return [row.configuration, *seconds, ratio, *[corrected] * corrected_columns, row.verdict]
 
 
 def _notes(document: DiffDocument) -> Iterator[str]:
@@ -101,4 +108,10 @@ def _notes(document: DiffDocument) -> Iterator[str]:
         ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
         + f"; tolerance {100 * document.tolerance:g}%; {INTERVALS}; expected false verdicts: at most 5%"
     )
+    spreads: dict[str, list[str]] = {}
+    for row in document.rows:
+        if row.spread:
+            spreads.setdefault(row.spread.description, []).append(row.configuration)
+    for text, configurations in spreads.items():
+        yield f"{', '.join(configurations)}: spread between studies in the interval of the verdict: {text}"
     yield from document.warnings

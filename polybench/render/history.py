@@ -88,6 +88,8 @@ def _notes(series: Series) -> Iterator[str]:
             yield _describe(change)
     if dismissed := sum(change.dismissed for change in series.change_points):
         yield f"{units.plural(dismissed, 'dismissed change point')} (*)"
+    if series.spread:
+        yield f"spread between studies: {series.spread.description}"
     if series.excluded:
         noun = "study" if series.excluded == 1 else "studies"
         yield f"{series.excluded} earlier {noun} excluded"

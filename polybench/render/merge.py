@@ -79,9 +79,12 @@ def _row(result: MachineResult, is_baseline: bool) -> list[str]:
 
 
 def _notes(document: MergeDocument) -> Iterator[str]:
-    yield f"{INTERVALS}; they do not include how a machine's speed varies from day to day"
-    for machine, reason in document.failed_machines.items():
-        yield f"{machine}: failed: {reason}"
+    yield f"{INTERVALS}; those between machines contain the spread between studies of each one"
+    for machine in document.machines:
+        for device, spread in machine.spreads.items():
+            yield f"{one_line(machine.name)}: spread between studies on {device}: {spread.description}"
+    for name, reason in document.failed_machines.items():
+        yield f"{name}: failed: {reason}"
     for result in document.results:
         name = f"{result.machine}:{result.configuration}"
         if result.parity == "fail":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from polybench.schema.result import (
     Training,
 )
 from polybench.stats import statistics
+from polybench.stats.between_studies import LogRatioChange, compare_studies
 
 _MAX_SPAN = 4.0
 """Ratio of an interval's bounds. A wider one that contains 1 excludes neither twice nor half the speed."""
@@ -111,17 +113,20 @@ def _compare_with_baseline(baseline: Result, other: Result) -> BaselineCompariso
     return msgspec.structs.replace(comparison, mean_speedup=speedup, mean_ci95=interval)
 
 
-def compare_throughput(baseline: Result, other: Result, *, in_turns: bool = False) -> Comparison:
+def compare_throughput(baseline: Result, other: Result, shifts: LogRatioChange | None = None) -> Comparison:
     """Compare the items per second of two measured results of different studies; batch sizes may differ.
 
-    Points of a sweep were measured `in_turns`, so their process runs form pairs.
+    The interval contains the difference of the studies' shifts. Without it, both are points of a sweep, which were
+    measured in turns, so their process runs form pairs.
     """
-    compare = statistics.compare_turns if in_turns else statistics.compare_studies
-    found = compare(unaffected_step_times(baseline), unaffected_step_times(other))
+    times = unaffected_step_times(baseline), unaffected_step_times(other)
     work = other.workload.batch_size / baseline.workload.batch_size
-    interval = found.ci95 and (work * found.ci95[0], work * found.ci95[1])
-    reason = _inconclusive_reason(baseline, other, interval, found.scope)
-    return Comparison(baseline.configuration, work * found.speedup, interval, found.scope, reason)
+    if shifts:
+        found = compare_studies(*times, shifts._replace(log=-math.log(work)))
+    else:
+        found = statistics.compare_turns(*times, work)
+    reason = _inconclusive_reason(baseline, other, found.ci95, found.scope)
+    return Comparison(baseline.configuration, *found[:3], reason, found.p_value)
 
 
 def _accuracy_difference(baseline: Result, other: Result) -> AccuracyDifference | None:
@@ -182,9 +187,16 @@ def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost
 
 
 def compare_costs(
-    baseline: Result, result: Result, baseline_dollars: float | None, dollars: float, *, side_by_side: bool = True
+    baseline: Result,
+    result: Result,
+    baseline_dollars: float | None,
+    dollars: float,
+    shifts: LogRatioChange | None = None,
 ) -> Cost:
-    """Compare the costs of an epoch of two results, which one study measured side by side, or two studies."""
+    """Compare the costs of an epoch of two results, which one study measured side by side.
+
+    If two studies measured them, the interval contains the difference of the `shifts` of their mean steps.
+    """
     relative = dollars / baseline_dollars if baseline_dollars else None
     if relative is None or result is baseline:
         return Cost(dollars, relative)
@@ -194,8 +206,10 @@ def compare_costs(
         return Cost(dollars, relative, None, reason or "only one of both was trained for whole epochs")
     if min(len(times), len(baseline_times)) < 2:
         reason = reason or SINGLE_PROCESS
-    ratio_of_means = statistics.ratio_of_means if side_by_side else statistics.ratio_of_separate_means
-    ratio, interval = ratio_of_means(times, baseline_times)
+    if shifts is None:
+        ratio, interval = statistics.ratio_of_means(times, baseline_times)
+    else:
+        ratio, interval, *_ = compare_studies(times, baseline_times, shifts, means=True)
     return Cost(
         dollars, relative, interval and (relative / ratio * interval[0], relative / ratio * interval[1]), reason
     )

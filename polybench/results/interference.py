@@ -19,12 +19,6 @@ NOTABLE_FAULT_FRACTION = 0.03
 NOTABLE_THROTTLED_FRACTION = 0.01
 """Fraction of the CPU time of timing blocks that a quota may withhold without a warning."""
 
-MAX_AFFECTED_FRACTION = 0.25
-"""Fraction of a configuration's timing blocks that may be affected before its ratios are inconclusive.
-
-Affected blocks are left out, but if there are many, the other blocks probably suffered as well. With one busy
-process in addition to two threads, torch's steps took up to 20 times as long."""
-
 
 def summarize_interference(step_times: StepTimes, counters: Sequence[Sequence[BlockCounters]]) -> Interference:
     """Summarize the counters of all timing blocks of a configuration, [process][round]."""
@@ -76,9 +70,8 @@ def _unaffected_rounds(process: Sequence[Sequence[float]], blocks: Sequence[Bloc
 def inconclusive_reason(*results: Result) -> str | None:
     """Return why a ratio of these results is inconclusive regardless of its interval; None if it is not."""
     for result in results:
-        affected = result.interference.blocks_affected or 0
-        blocks = sum(map(len, result.interference.blocks))
-        if affected > MAX_AFFECTED_FRACTION * blocks:
+        if result.interference.is_excessive:
+            affected, blocks = result.interference.blocks_affected, sum(map(len, result.interference.blocks))
             return f"interference affected {affected} of {blocks} timing blocks of {result.configuration}"
     return None
 

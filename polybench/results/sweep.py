@@ -133,7 +133,7 @@ def _point_result(
     """Compare a result with its configuration's first point, and its epoch with the reference."""
     if not result.is_ranked or first is None:
         return PointResult(result.configuration, result.status, result.reason or result.parity.reason)
-    found = compare_throughput(first, result, in_turns=True)
+    found = compare_throughput(first, result)
     threads = result.workload.threads / first.workload.threads
     price = document.settings.prices.get(result.device) if result.epoch_seconds is not None else None
     dollars = result.cost.dollars_per_epoch if result.cost else None
@@ -199,13 +199,13 @@ def _compare_throughput(best: _Measured, other: _Measured) -> Interval | None:
     if best.study is other.study:
         found = compare_results(best.result, other.result)
     else:
-        found = compare_throughput(best.result, other.result, in_turns=True)
+        found = compare_throughput(best.result, other.result)
     return found.ci95 if found and found.scope == "processes" else None
 
 
 def _compare_cost(best: _Measured, other: _Measured) -> Interval | None:
     dollars = [one.result.cost.dollars_per_epoch for one in (best, other) if one.result.cost]
-    return _interval_of(compare_costs(best.result, other.result, *dollars))
+    return _interval_of(compare_costs(best.result, other.result, dollars[0], dollars[1]))
 
 
 def _interval_of(cost: Cost) -> Interval | None:

@@ -533,6 +533,7 @@ def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any
             configuration.device,
             run is not None and bool(measured_step_times(run)),
             library_versions(collect_versions(run)) if run is not None else {},
+            None,
         )
         for configuration, run in runs
     ]

@@ -9,14 +9,35 @@ from typing import Any, Literal
 
 import msgspec
 
+from polybench.schema import units
 from polybench.schema.metadata import Host, Settings, ToolVersion
 from polybench.schema.options import Amount, NaturalInt, Number, Positive, PositiveInt, Seconds
 from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import ConfigurationStatus, Interval
 
+ENOUGH_REPETITIONS = 5
+"""Number of repetitions from which the spread between studies is estimated without an assumption."""
+
 Verdict = Literal["faster", "slower", "no difference", "not comparable"]
 Changed = dict[str, tuple[Any, Any]]
 """Name of each difference, with both values; null means absent."""
+
+
+class StudySpread(msgspec.Struct, frozen=True):
+    """The spread between studies of the same work on one machine. Intervals across studies contain it."""
+
+    std: Amount
+    """Standard deviation of a study's step time, as a fraction; assumed in part if `repetitions` is below 5."""
+    repetitions: NaturalInt
+    """Number of saved repetitions it was estimated from."""
+    degrees_of_freedom: Positive | None
+    """Effective degrees of freedom of the variance; null if it is assumed."""
+
+    @property
+    def description(self) -> str:
+        """The standard deviation and its source."""
+        source = "assumed in part" if self.repetitions < ENOUGH_REPETITIONS else "estimated"
+        return f"{units.format_percent(self.std)} ({source}, {units.plural(self.repetitions, 'saved repetition')})"
 
 
 class StudyInfo(msgspec.Struct, frozen=True):
@@ -33,7 +54,8 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration in both studies. `ratio` is the speed in B over the speed in A; above 1 is faster.
 
     `step_seconds` are those of a typical step in A and in B, null if not measured. `ratio` is null if the two
-    did different work. `ci95` is over processes, and null if one of the studies had a single process.
+    did different work. `ci95` is over processes and contains the spread between studies; it is null if one of the
+    studies had a single process.
     """
 
     configuration: str
@@ -48,10 +70,16 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     q_value: Amount | None = None
     """The smallest false discovery rate, over all verdicts of this diff, at which this one is significant."""
     machine_drift_ratio: Positive | None = None
-    """The smallest change of the other, unchanged engines on this device; the machine may have caused as
-    much. 1 if these engines moved in both directions; null without such engines."""
+    """The mean change of the other, unchanged engines on this device, which is attributed to the machine; null
+    without such engines."""
+    controls: list[str] = []
+    """The configurations of these engines."""
     corrected_ratio: Positive | None = None
     """The ratio without the machine's drift, which the verdict refers to; null without a verdict."""
+    corrected_ci95: Interval | None = None
+    """Its interval."""
+    spread: StudySpread | None = None
+    """The spread in this interval: of the configurations' own shifts if there are unchanged engines, else of all."""
     changed: Changed = {}
 
 
@@ -119,6 +147,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     points: list[Point]
     """In order of time."""
     change_points: list[ChangePoint]
+    spread: StudySpread | None = None
+    """The spread between successive studies with the same versions; change points exceed it."""
     excluded: NaturalInt = 0
     """Number of earlier studies beyond the maximum length of a series."""
 
@@ -144,6 +174,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     threads: PositiveInt
     prices: dict[str, Positive]
     """Dollars per hour, by device."""
+    spreads: dict[str, StudySpread] = {}
+    """The spread between studies of this machine, by device."""
 
 
 class MachineResult(ConfigurationStatus, kw_only=True):
@@ -274,6 +306,8 @@ class ExplanationDocument(PrintableStruct, kw_only=True):
     """Settings that were measured to be faster, the largest gain first."""
     suggested_measurements: list[Statement] = []
     """Measurements that are missing, with their commands."""
+    spreads: dict[str, StudySpread] = {}
+    """The spread between studies of this machine by device, for recommendations from other studies."""
     excluded: list[Statement] = []
     """Configurations that cannot be compared."""
 

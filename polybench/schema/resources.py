@@ -155,6 +155,13 @@ class BlockCounters(msgspec.Struct, frozen=True):
     """Time in which the CPU quota of a control group stopped polybench's threads; summed over CPUs."""
 
 
+MAX_AFFECTED_FRACTION = 0.25
+"""Fraction of a configuration's timing blocks that may be affected before its ratios are inconclusive.
+
+Affected blocks are left out, but if there are many, the other blocks probably suffered as well. With one busy
+process in addition to two threads, torch's steps took up to 20 times as long."""
+
+
 class Interference(msgspec.Struct, frozen=True):
     """The kernel's counters of the worker, all threads, over whole timing blocks; means per training step.
 
@@ -174,6 +181,11 @@ class Interference(msgspec.Struct, frozen=True):
     """Number of blocks that are still affected."""
     blocks: list[list[BlockCounters]] = []
     """As [process][round]."""
+
+    @property
+    def is_excessive(self) -> bool:
+        """True if too many timing blocks are affected for ratios."""
+        return (self.blocks_affected or 0) > MAX_AFFECTED_FRACTION * sum(map(len, self.blocks))
 
 
 class Energy(msgspec.Struct, frozen=True):

@@ -135,22 +135,6 @@ def ratio_of_means(baseline: NestedStepTimes, other: NestedStepTimes) -> tuple[f
     return one_mean / two_mean, _scaled(one_mean / two_mean, ratio_interval(deviations))
 
 
-def ratio_of_separate_means(baseline: NestedStepTimes, other: NestedStepTimes) -> tuple[float, Interval | None]:
-    """Return the same for configurations that were not measured side by side, with Welch's interval.
-
-    The interval is None if one of them has fewer than two processes. Raises ValueError without step times.
-    """
-    (mean, _), (other_mean, _) = mean_step(baseline), mean_step(other)
-    if min(sum(map(any, step_times)) for step_times in (baseline, other)) < 2:
-        return mean / other_mean, None
-    one, two = (
-        _mean_level([level / fmean(levels) for level in levels]) for levels in map(_mean_levels, (baseline, other))
-    )
-    assert one is not None
-    assert two is not None
-    return mean / other_mean, _scaled(mean / other_mean, one.subtract(two).ci95)
-
-
 def p_value(levels: Sequence[float]) -> float | None:
     """Return Student's p-value of a mean of 0; None for fewer than two values."""
     interval = student_interval(levels)
@@ -263,11 +247,16 @@ def _log_ratios(baseline: Process, other: Process) -> list[float]:
     return [math.log(median(one) / median(two)) for one, two in zip(baseline, other, strict=False) if one and two]
 
 
+def process_means(step_times: NestedStepTimes) -> list[float]:
+    """Return the mean of all steps of each process."""
+    return [fmean(second for one_round in process for second in one_round) for process in step_times if any(process)]
+
+
 def _mean_levels(step_times: NestedStepTimes) -> list[float]:
     """Return the mean of all steps of each process; for one process, the mean of each round."""
-    processes = [[second for one_round in process for second in one_round] for process in step_times if any(process)]
+    processes = process_means(step_times)
     if len(processes) > 1:
-        return list(map(fmean, processes))
+        return processes
     return [fmean(one_round) for process in step_times for one_round in process if one_round]
 
 
@@ -307,77 +296,19 @@ def student_quantile(degrees_of_freedom: float) -> float:
     return float(stdtrit(degrees_of_freedom, (1 + CONFIDENCE_LEVEL) / 2))
 
 
-class LogRatioChange(NamedTuple):
-    """The log of a speed ratio, with its variance and degrees of freedom."""
-
-    log: float
-    variance: float
-    degrees_of_freedom: float
-
-    def subtract(self, other: LogRatioChange) -> LogRatioChange:
-        """Return the difference of two independent changes, after Welch, since their variances may differ.
-
-        Welch, "The generalization of Student's problem", Biometrika 34, 1947.
-        """
-        total = self.variance + other.variance
-        parts = sum(change.variance**2 / change.degrees_of_freedom for change in (self, other))
-        freedom = total**2 / parts if parts else self.degrees_of_freedom + other.degrees_of_freedom
-        return LogRatioChange(self.log - other.log, total, freedom)
-
-    @property
-    def ratio(self) -> float:
-        """The speed ratio; above 1 is faster."""
-        return math.exp(self.log)
-
-    @property
-    def ci95(self) -> Interval:
-        """The 95 % interval of the ratio."""
-        half = student_quantile(self.degrees_of_freedom) * math.sqrt(self.variance)
-        return math.exp(self.log - half), math.exp(self.log + half)
-
-    @property
-    def p_value(self) -> float:
-        """The probability of a change this large by chance; below 0.05 if the interval excludes 1."""
-        if self.variance == 0:
-            return float(self.log == 0)
-        from scipy.special import stdtr
-
-        return 2 * float(stdtr(self.degrees_of_freedom, -abs(self.log) / math.sqrt(self.variance)))
-
-
-def log_ratio_change(baseline: NestedStepTimes, other: NestedStepTimes) -> LogRatioChange | None:
-    """Return the change from `baseline` to `other`; None if one of them has fewer than two processes."""
-    one, two = _mean_level(process_log_medians(baseline)), _mean_level(process_log_medians(other))
-    return one.subtract(two) if one is not None and two is not None else None
-
-
-def compare_studies(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
-    """Return the speed-up of `other` over `baseline`, which were not measured side by side.
-
-    The estimate is exp of the difference of the means over processes, with Welch's interval. Raises ValueError
-    if one of them has no step times.
-    """
-    one, two = process_log_medians(baseline), process_log_medians(other)
-    if not one or not two:
-        raise ValueError("no step times")
-    change = log_ratio_change(baseline, other)
-    if change is None:
-        return Ratio(math.exp(fmean(one) - fmean(two)), None, "single_process")
-    return Ratio(change.ratio, change.ci95, "processes")
-
-
-def compare_turns(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
-    """Return the speed-up of `other` over `baseline`, which were measured in turns.
+def compare_turns(baseline: NestedStepTimes, other: NestedStepTimes, work: float = 1.0) -> Ratio:
+    """Return the speed-up of `other` over `baseline`, which were measured in turns; a step of it does more `work`.
 
     Process runs with the same index form a pair, because what moved the machine moved both; their rounds do not. The
     estimate is exp of the mean over pairs of the log of the ratio of typical steps, with a t interval over pairs.
     Raises ValueError without a pair.
     """
     processes = zip(process_log_medians(baseline), process_log_medians(other), strict=False)
-    pairs = [one - two for one, two in processes]
+    pairs = [one - two + math.log(work) for one, two in processes]
     if not pairs:
         raise ValueError("no process was measured for both configurations")
-    return Ratio(math.exp(fmean(pairs)), ratio_interval(pairs), "processes" if len(pairs) > 1 else "single_process")
+    scope: Scope = "processes" if len(pairs) > 1 else "single_process"
+    return Ratio(math.exp(fmean(pairs)), ratio_interval(pairs), scope)
 
 
 def q_values(p_values: Sequence[float]) -> list[float]:
@@ -389,8 +320,3 @@ def q_values(p_values: Sequence[float]) -> list[float]:
     from scipy.stats import false_discovery_control
 
     return [float(q_value) for q_value in false_discovery_control(p_values)]
-
-
-def _mean_level(processes: Sequence[float]) -> LogRatioChange | None:
-    n = len(processes)
-    return LogRatioChange(fmean(processes), float(np.var(processes, ddof=1)) / n, n - 1) if n > 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
@@ -16,10 +17,12 @@ from polybench.errors import BadInput
 from polybench.schema.encoding import decode
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
-from polybench.schema.options import EngineName, Id
+from polybench.schema.options import EngineName, Id, Positive
 from polybench.schema.printable import PrintableStruct
-from polybench.schema.result import Result, library_versions
+from polybench.schema.resources import Interference
+from polybench.schema.result import Interval, MeanStepTime, Result, library_versions
 from polybench.schema.study import SCHEMA
+from polybench.storage.anonymize import UNKNOWN_HOST
 
 
 class FastestConfiguration(msgspec.Struct, frozen=True):
@@ -52,6 +55,20 @@ class SweepPoints(msgspec.Struct, frozen=True):
         return prod(map(len, self.axes.values()))
 
 
+StepLevel = tuple[float, Interval | None]
+"""Seconds of a step, with an interval over processes."""
+
+
+class MeasuredStep(msgspec.Struct, frozen=True):
+    """Step times over several processes without excessive interference."""
+
+    group: str
+    """Equal for results of the same configuration, settings and versions, also of the operating system."""
+    processes: int
+    typical: StepLevel
+    mean: StepLevel
+
+
 class ConfigurationSummary(msgspec.Struct, frozen=True):
     """Summary of a configuration; `versions` are those of its framework and libraries, as text."""
 
@@ -61,6 +78,7 @@ class ConfigurationSummary(msgspec.Struct, frozen=True):
     device: str
     is_measured: bool
     versions: dict[str, str]
+    step: MeasuredStep | None
 
 
 Kind = Literal["study", "sweep", "overhead"]
@@ -80,6 +98,8 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str = ""
     batch_size: int = 0
     hostname: str = ""
+    machine: str = ""
+    """Host name and hardware; empty if the host name is unknown."""
     finished: bool | None = None
     interrupted: bool = False
     configurations: list[ConfigurationSummary] = []
@@ -92,7 +112,13 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StepTime(msgspec.Struct, frozen=True):
-    median: float
+    median: Positive
+    ci95: tuple[Positive, Positive] | None = None
+
+
+class _StepTimes(msgspec.Struct, frozen=True):
+    values: list[list[msgspec.Raw]]
+    """As [process][round]."""
 
 
 class _Parity(msgspec.Struct, frozen=True):
@@ -114,8 +140,12 @@ class PartialResult(msgspec.Struct):
     device: str
     status: str
     versions: dict[str, Any] = {}
+    workload: Any = None
     step_time: _StepTime | None = None
     vs_baseline: _Comparison | None = None
+    mean_step_time: MeanStepTime | None = None
+    step_times: _StepTimes | None = None
+    interference: Interference = Interference()
     caveat: str | None = None
     parity: _Parity = _Parity("skipped")
 
@@ -124,11 +154,17 @@ class _Settings(msgspec.Struct):
     model: str
     dataset: str
     batch_size: int
+    data_sha256: str = ""
+    malloc: str = ""
+    pinned_cpus: list[int] = []
 
 
 class _Host(msgspec.Struct):
     hostname: str
+    os: str = ""
     cpu: str = ""
+    cores: int = 0
+    gpus: list[str] = []
 
 
 class PartialDocument(PrintableStruct):
@@ -165,6 +201,7 @@ def check_file_name(id: str | None, file: str) -> None:
 
 def _summarize_study(text: bytes) -> StudySummary:
     document = decode(text, PartialDocument, SCHEMA)
+    host = document.host
     ranked = [
         (one.step_time.median, one)
         for one in document.results
@@ -182,10 +219,13 @@ def _summarize_study(text: bytes) -> StudySummary:
         model=document.settings.model,
         dataset=document.settings.dataset,
         batch_size=document.settings.batch_size,
-        hostname=document.host.hostname,
+        hostname=host.hostname,
+        machine=""
+        if host.hostname == UNKNOWN_HOST
+        else ", ".join((host.hostname, host.cpu, str(host.cores), *host.gpus)),
         finished=document.finished,
         interrupted=any(one.status == "interrupted" for one in document.results),
-        configurations=[summarize_configuration(one) for one in document.results],
+        configurations=[summarize_configuration(one, _measured_step(document, one)) for one in document.results],
         fastest=fastest and FastestConfiguration(fastest[1].configuration, fastest[0], inconclusive),
     )
 
@@ -219,7 +259,7 @@ def _summarize_overhead(text: bytes) -> StudySummary:
     summary = _summarize_points(overhead, "overhead", points, [one.status for one in overhead.configurations])
     configurations = [
         ConfigurationSummary(
-            one.configuration, one.engine, one.variant, one.device, one.overhead_seconds is not None, {}
+            one.configuration, one.engine, one.variant, one.device, one.overhead_seconds is not None, {}, None
         )
         for one in overhead.configurations
     ]
@@ -247,12 +287,26 @@ SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
 }
 
 
-def summarize_configuration(one: PartialResult | Result) -> ConfigurationSummary:
+def summarize_configuration(one: PartialResult | Result, step: MeasuredStep | None = None) -> ConfigurationSummary:
     """Summarize a result."""
     versions = library_versions(one.versions)
     return ConfigurationSummary(
-        one.configuration, one.engine, one.variant, one.device, one.step_time is not None, versions
+        one.configuration, one.engine, one.variant, one.device, one.step_time is not None, versions, step
     )
+
+
+def _measured_step(document: PartialDocument, one: PartialResult) -> MeasuredStep | None:
+    """Return the step of a complete result of several processes; None if it cannot be compared with others."""
+    step, mean, settings = one.step_time, one.mean_step_time, document.settings
+    rounds = one.step_times.values if one.step_times else []
+    processes = sum(any(bytes(times) != b"[]" for times in process) for process in rounds)
+    if one.status != "ok" or one.parity.status == "fail" or one.interference.is_excessive or processes < 2 or not step:
+        return None
+    conditions = settings.data_sha256, settings.malloc, bool(settings.pinned_cpus), document.host.os
+    same = one.configuration, one.workload, one.versions, conditions
+    group = zlib.crc32(msgspec.json.encode(same, order="sorted"))
+    typical = step.median, step.ci95
+    return MeasuredStep(f"{group:08x}", processes, typical, (mean.seconds, mean.ci95) if mean else typical)
 
 
 def _summarize_name(configuration: str) -> ConfigurationSummary:
@@ -262,7 +316,7 @@ def _summarize_name(configuration: str) -> ConfigurationSummary:
     with suppress(BadInput):
         parsed = EngineName.parse(engine)
         engine, variants = parsed.engine, "+".join(parsed.variants)
-    return ConfigurationSummary(configuration, engine, variants or None, rest.partition("/")[0], True, {})
+    return ConfigurationSummary(configuration, engine, variants or None, rest.partition("/")[0], True, {}, None)
 
 
 def parse_time(created: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
@@ -16,9 +15,11 @@ from polybench.schema.metadata import ToolVersion
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
 from polybench.schema.result import Result, StepTimes
-from polybench.schema.study import StudyDocument
+from polybench.schema.study import StudyDocument, to_json
+from polybench.stats.between_studies import ASSUMED_STD
 from polybench.stats.statistics import summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.storage.summaries import StudySummary, summarize_document
 from tests.factories import measured, study, unmeasured
 from tests.stats.test_interval_coverage import simulated_configuration
 
@@ -56,9 +57,9 @@ def test_change_of_one_engine_is_detected() -> None:
 
 
 def test_change_within_the_tolerance_is_no_difference() -> None:
-    one, two = both(0.0100), both(0.0105)
+    one, two = both(0.0100), both(0.0120)
     assert diff(one, two, 0.01).rows[0].verdict == "slower"
-    assert diff(one, two, 0.06).rows[0].verdict == "no difference"
+    assert diff(one, two, 0.21).rows[0].verdict == "no difference"
 
 
 def slow_down(document: StudyDocument, factor: float) -> StudyDocument:
@@ -104,24 +105,68 @@ def test_engine_slower_than_the_machine_drift_is_slower() -> None:
     assert found.rows[0].machine_drift_ratio == pytest.approx(1 / 1.4)
 
 
-NOISY = with_step_times(measured("tf/cpu", 0.02), [[[0.018]], [[0.020]], [[0.022]]])
-OTHERS = measured("tf/cpu", 0.02), measured("jax/cpu", 0.02)
-
-
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ((NOISY,), slow_down(study(NOISY), 1.04).results),
-        (OTHERS, [*slow_down(study(OTHERS[0]), 1.04).results, *slow_down(study(OTHERS[1]), 0.96).results]),
-    ],
-    ids=["within chance", "in other directions"],
+    ("drifts", "verdict"), [((1.2, 1.2), "slower"), ((1.05, 1.35), "no difference"), ((0.75, 1.35), "no difference")]
 )
-def test_only_a_change_of_all_other_engines_is_attributed_to_the_machine(
-    before: Sequence[Result], after: Sequence[Result]
+def test_the_mean_change_of_the_other_engines_is_attributed_to_the_machine(
+    drifts: tuple[float, float], verdict: str
 ) -> None:
-    torch = measured("torch/cpu", 0.01)
-    row, *_ = diff(study(torch, *before), study(*slow_down(study(torch), 1.04).results, *after)).rows
-    assert (row.verdict, row.machine_drift_ratio) == ("slower", 1.0)
+    """The more they disagree, the less certain is what remains."""
+    torch, tf, jax = (measured(f"{engine}/cpu", 0.01) for engine in ("torch", "tf", "jax"))
+    new = msgspec.structs.replace(slow_down(study(torch), 1.5).results[0], versions={"torch": "2"})
+    others = [slow_down(study(one), drift).results[0] for one, drift in zip((tf, jax), drifts, strict=True)]
+    row, *_ = diff(study(torch, tf, jax), study(new, *others)).rows
+    drift = (drifts[0] * drifts[1]) ** 0.5
+    assert (row.verdict, row.controls) == (verdict, ["tf/cpu", "jax/cpu"])
+    assert row.machine_drift_ratio == pytest.approx(1 / drift)
+    assert row.corrected_ratio == pytest.approx(drift / 1.5)
+    assert row.spread is not None
+    assert (row.spread.std == ASSUMED_STD) == (drifts[0] == drifts[1])
+
+
+def saved_studies(*shifts: float) -> list[StudySummary]:
+    """Return the summaries of repetitions in which all engines were longer by these factors."""
+    documents = [
+        msgspec.structs.replace(slow_down(both(0.01), 1 + shift), id=f"saved {number}")
+        for number, shift in enumerate(shifts)
+    ]
+    return [summarize_document(document.id, to_json(document), 0.0) for document in documents]
+
+
+SHIFTS = (-0.10, -0.07, -0.04, 0.03, 0.08, 0.11)
+
+
+def test_repetitions_tell_how_much_studies_of_the_machine_differ() -> None:
+    """A change by a fifth is a verdict on a steady machine, but not on one that varies by a tenth."""
+    one, two = study(both(0.0100).results[0]), study(both(0.0120, versions={"torch": "2.13.0"}).results[0])
+    nothing, steady, unsteady = (
+        only_row(diff(one, two, saved=saved)) for saved in ((), saved_studies(*[0.0] * 6), saved_studies(*SHIFTS))
+    )
+    assert [row.verdict for row in (nothing, steady, unsteady)] == ["slower", "slower", "no difference"]
+    spreads = [row.spread for row in (nothing, steady, unsteady) if row.spread]
+    assert [spread.repetitions for spread in spreads] == [0, 6, 6]
+    assert [spread.std for spread in spreads] == pytest.approx([ASSUMED_STD, 0.0, 0.085], abs=0.01)
+    assert steady.ci95 is not None
+    assert nothing.ci95 is not None
+    assert nothing.ci95[0] < steady.ci95[0] < steady.ci95[1] < nothing.ci95[1]
+    elsewhere = msgspec.structs.replace(study(two.results[0]))
+    elsewhere.host.hostname = "elsewhere"
+    assert only_row(diff(elsewhere, elsewhere, saved=saved_studies(*SHIFTS))).spread == nothing.spread
+
+
+def test_a_shift_that_all_engines_share_is_no_part_of_what_remains() -> None:
+    one, two = both(0.0100), slow_down(both(0.0110, versions={"torch": "2.13.0"}), 1.1)
+    row = diff(one, two, saved=saved_studies(*SHIFTS)).rows[0]
+    assert (row.verdict, row.corrected_ratio) == ("slower", pytest.approx(1 / 1.1))
+    assert row.spread is not None
+    assert row.spread.std == pytest.approx(0.0, abs=1e-6)
+
+
+def test_two_unchanged_engines_do_not_tell_which_of_them_changed() -> None:
+    found = diff(both(0.0100), both(0.0130))
+    assert [row.verdict for row in found.rows] == ["slower", "no difference"]
+    (text,) = found.warnings
+    assert text.startswith("only two engines on cpu are unchanged between the studies")
 
 
 def test_change_of_a_global_setting_is_not_attributed_to_the_machine() -> None:
@@ -237,35 +282,16 @@ def simulated(
     for number in range(engines):
         seconds = 0.0165 * drift * (slowdown if number < changed else 1.0)
         step_times = simulated_configuration(rng, 5, seconds).tolist()
-        results.append(with_step_times(measured(f"engine{number}/cpu", 0.0165), step_times))
+        versions = {"engine": str(slowdown)} if number < changed else {}
+        results.append(with_step_times(measured(f"engine{number}/cpu", 0.0165, versions=versions), step_times))
     return study(*results)
-
-
-@pytest.mark.parametrize("engines", [1, 2, 8])
-def test_slowdown_of_a_tenth_is_found_without_false_verdicts(engines: int) -> None:
-    """Verdicts are right in 19 of 20 and 18 of 20 studies; see benchmarks/verdict_error_rates.py for more."""
-    rng = np.random.default_rng(engines)
-    studies = 100 // engines
-    false = found = narrow = 0
-    for _ in range(studies):
-        before = simulated(engines, rng)
-        false += any(row.verdict != "no difference" for row in diff(before, simulated(engines, rng)).rows)
-        row = diff(before, simulated(engines, rng, slowdown=1.1)).rows[0]
-        assert row.ci95 is not None
-        if (row.ci95[1] - row.ci95[0]) / 2 <= 0.05:
-            narrow += 1
-            found += row.verdict == "slower"
-    assert false <= studies / 20
-    assert narrow >= studies / 2
-    assert found >= 0.9 * narrow
 
 
 @pytest.mark.parametrize("changed", [0, 3])
 def test_few_verdicts_of_ten_configurations_are_false(changed: int) -> None:
     """The mean fraction of false verdicts is below the significance level.
 
-    There is no tolerance, because it would hide small ones. In 400 pairs, the fraction was 0.030 and 0.029;
-    with uncorrected p values, it would have been 0.37 and 0.081.
+    There is no tolerance, because it would hide small ones.
     """
     rng = np.random.default_rng(changed)
     pairs, fractions, found = 100, [], 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from polybench.analysis.recommendations import find_recommendations
+from polybench.schema.analyses import StudySpread
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference
 from tests.factories import measured, saved_again, study
 
 TF = measured("tf/cpu", 0.020)
+NO_SPREAD = StudySpread(0.0, 9, 9)
 BLOCK = BlockCounters(
     wall_seconds=1.0, cpu_seconds=1.0, other_process_cpu_seconds=0.5, steal_seconds=0.0, affected=True
 )
@@ -25,7 +27,7 @@ def test_faster_variants_of_the_engine_on_the_same_device_are_recommended() -> N
         measured("torch/cpu", 0.005),
         measured("tf/cuda", 0.002),
     )
-    found = list(find_recommendations(document, TF, []))
+    found = list(find_recommendations(document, TF, [], NO_SPREAD))
     assert [one.text for one in found] == [
         "tf/cpu as tf+xla/cpu: 8.00 ms less per step, 12.0 ms instead of 20.0 ms.",
         "tf/cpu as tf+keras_fit/cpu: 2.00 ms less per step, 18.0 ms instead of 20.0 ms.",
@@ -36,9 +38,9 @@ def test_faster_variants_of_the_engine_on_the_same_device_are_recommended() -> N
 def test_uncertain_improvements_are_not_recommended() -> None:
     single_process = measured("tf/cpu", 0.020, processes=1)
     document = study(single_process, measured("tf+xla/cpu", 0.010, processes=1))
-    assert not list(find_recommendations(document, single_process, []))
+    assert not list(find_recommendations(document, single_process, [], NO_SPREAD))
     affected = measured("tf+xla/cpu", 0.010, interference=Interference(blocks=[[BLOCK]], blocks_affected=1))
-    assert not list(find_recommendations(study(TF, affected), TF, []))
+    assert not list(find_recommendations(study(TF, affected), TF, [], NO_SPREAD))
 
 
 def test_threads_batch_size_and_malloc_of_other_studies_are_recommended() -> None:
@@ -53,7 +55,7 @@ def test_threads_batch_size_and_malloc_of_other_studies_are_recommended() -> Non
         faster(0.019, "batch-64", batch_size=64),
         faster(0.018, "system", malloc="system"),
     ]
-    found = find_recommendations(study(TF), TF, others)  # type: ignore[arg-type]
+    found = find_recommendations(study(TF), TF, others, NO_SPREAD)  # type: ignore[arg-type]
     assert [(one.text, one.evidence) for one in found] == [
         (
             "tf/cpu with batch size 512: 5.00 ms less for 128 images, 15.0 ms instead of 20.0 ms,"

@@ -13,6 +13,7 @@ from typer.testing import Result
 import polybench
 from polybench.analysis.diff import TOLERANCE
 from polybench.errors import BadInput
+from polybench.stats.between_studies import ASSUMED_STD
 from polybench.storage.store import Store
 from tests.analysis.test_diff import both, slow_down
 from tests.commands import invoke, printed_json, refused
@@ -25,9 +26,9 @@ NEW = {"versions": {"torch": "2.13.0\x1b[2J"}}
 def saved(own_folders: Path) -> None:
     store = Store(own_folders / "results")
     store.save(both(0.0100))
-    store.save(msgspec.structs.replace(both(0.0110, **NEW), id="20260202-new", created="2026-02-02T00:00:00Z"))
+    store.save(msgspec.structs.replace(both(0.0125, **NEW), id="20260202-new", created="2026-02-02T00:00:00Z"))
     store.save(msgspec.structs.replace(study(measured("torch/cpu", 0.01, processes=1)), id="20240202-one"))
-    store.save(msgspec.structs.replace(slow_down(both(0.0104), 1.2), id="20270202-hot"))
+    store.save(msgspec.structs.replace(slow_down(both(0.0130, versions={"torch": "3"}), 1.2), id="20270202-hot"))
 
 
 def run(*arguments: str) -> Result:
@@ -52,7 +53,10 @@ def test_json_and_csv_have_ratio_interval_and_changes() -> None:
     assert (document["schema"], document["tolerance"]) == ("polybench.diff/2", TOLERANCE)
     torch, _ = document["rows"]
     assert (torch["verdict"], torch["changed"]["torch"][0]) == ("slower", "2.12.0")
-    assert torch["ci95"][0] < torch["ratio"] < torch["ci95"][1] < 1
+    assert torch["ci95"][0] < torch["ratio"] < torch["ci95"][1]
+    assert torch["corrected_ci95"][0] < torch["corrected_ratio"] < torch["corrected_ci95"][1] < 1
+    assert torch["controls"] == ["tf/cpu"]
+    assert (torch["spread"]["repetitions"], torch["spread"]["std"]) == (0, ASSUMED_STD)
     lines = run("2025", "2026", "--format", "csv").stdout.splitlines()
     assert lines[0].startswith("configuration,verdict,reason,step_seconds_a,step_seconds_b,ratio,low,high,")
     assert lines[1].startswith("torch/cpu,slower,,0.0")
@@ -63,14 +67,14 @@ def test_json_and_csv_have_ratio_interval_and_changes() -> None:
     ("arguments", "code"),
     [
         (["2025", "2026", "--fail-if", "slower=5%"], 1),
-        (["2025", "2026", "--fail-if", "slower=11%"], 0),
+        (["2025", "2026", "--fail-if", "slower=26%"], 0),
         (["2025", "2026", "--fail-if", "faster=5%"], 0),
         (["2026", "2025", "--fail-if", "faster=5%"], 1),
-        (["2025", "2026", "--fail-if", "slower=5%", "--tolerance", "12%"], 0),
+        (["2025", "2026", "--fail-if", "slower=5%", "--tolerance", "26%"], 0),
         (["2025", "2024", "--fail-if", "slower=5%"], 4),
         (["2025", "2024"], 0),
-        (["2025", "2027", "--fail-if", "slower=10%"], 0),
-        (["2025", "2027", "--fail-if", "slower=3%"], 1),
+        (["2025", "2027", "--fail-if", "slower=31%"], 0),
+        (["2025", "2027", "--fail-if", "slower=20%"], 1),
     ],
 )
 def test_fail_if_sets_the_exit_code(arguments: list[str], code: int) -> None:
@@ -81,13 +85,13 @@ def test_fail_if_sets_the_exit_code(arguments: list[str], code: int) -> None:
 
 
 def test_fail_if_uses_the_change_corrected_for_machine_drift() -> None:
-    result = run("2025", "2027", "--fail-if", "slower=3%")
-    assert "torch/cpu is slower by 4.0%, corrected for machine drift\n" in result.stderr
+    result = run("2025", "2027", "--fail-if", "slower=20%")
+    assert "torch/cpu is slower by 30.0%, corrected for machine drift\n" in result.stderr
     torch, _ = printed_json("diff", "2025", "2027")["rows"]
-    assert torch["ratio"] == pytest.approx(1 / 1.2 / 1.04)
+    assert torch["ratio"] == pytest.approx(1 / 1.2 / 1.3)
     assert torch["machine_drift_ratio"] == pytest.approx(1 / 1.2)
-    assert torch["corrected_ratio"] == pytest.approx(1 / 1.04)
-    assert "torch/cpu is slower by 10.0%\n" in run("2025", "2026", "--fail-if", "slower=5%").stderr
+    assert torch["corrected_ratio"] == pytest.approx(1 / 1.3)
+    assert "torch/cpu is slower by 25.0%\n" in run("2025", "2026", "--fail-if", "slower=5%").stderr
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_report_of_several_studies_and_a_sweep(tmp_path: Path) -> None:
 def test_comparison_is_from_older_to_newer_and_can_be_swapped(tmp_path: Path) -> None:
     store = Store(tmp_path)
     old, new = study_at(1), study_at(2)
-    new.results[0] = measured("torch/cpu", 0.02)
+    new.results[0] = measured("torch/cpu", 0.02, versions={"torch": "2.13.0"})
     store.save(old)
     store.save(new)
     router = Router(store)

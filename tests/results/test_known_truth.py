@@ -5,11 +5,19 @@ The exhaustive cases measure the coverage that docs/methodology.md states; the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
+import msgspec
 import pytest
 
+from polybench.analysis.diff import diff
 from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.analysis.history import build_history
+from polybench.analysis.merge import merge
+from polybench.analysis.recommendations import find_recommendations
+from polybench.analysis.repetitions import Repetitions
 from polybench.html_report import study_section, sweep_section
 from polybench.render import render
 from polybench.render.footnotes import footnotes, summary_sentences
@@ -19,7 +27,7 @@ from polybench.runner.progress import NullProgress
 from polybench.schema.result import SINGLE_PROCESS, Comparison
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.statistics import steps_to_break_even
-from polybench.storage.summaries import FastestConfiguration, summarize_document
+from polybench.storage.summaries import FastestConfiguration, StudySummary, summarize_document
 from tests.simulated_machine import THREADS, Machine, Script, repeat, study_of
 
 STEP = 0.020
@@ -272,3 +280,116 @@ def test_points_measured_in_turns_withstand_the_drift_between_them(
     hits = [hit for machine in repeat(Machine(seed=5, drift=drift), studies) for hit in covers(machine)]
     chance = 2 * (0.92 * 0.08 / len(hits)) ** 0.5
     assert sum(hits) / len(hits) >= 0.92 - chance
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """Standard deviations of what moves a machine between studies, and the number of saved repetitions."""
+
+    own: float = 0.0
+    common: float = 0.0
+    saved: int = 0
+
+    def machine(self, seed: int) -> Machine:
+        return Machine(seed=seed, study=self.own, shared_study=self.common)
+
+    def repetitions(self, machine: Machine, scripts: Mapping[str, Script]) -> list[StudySummary]:
+        """Measure and summarize the repetitions."""
+        documents = (machine.measure(scripts) for _ in range(self.saved))
+        return [summarize_document(document.id, to_json(document), 0.0) for document in documents]
+
+
+ENGINES = ("torch", "tf", "jax", "flux", "lux")
+
+
+def verdicts(machine: Machine, shifts: Shifts, engines: int, slower: Sequence[float]) -> list[list[str]]:
+    """Return the verdicts on pairs of studies: on equal ones, and on those in which the first engine is slower."""
+    scripts = dict.fromkeys(ENGINES[:engines], Script(STEP))
+    saved = shifts.repetitions(machine, scripts)
+    found = []
+    for change in (0.0, *slower):
+        before = machine.measure(scripts)
+        after = machine.measure(scripts | {"torch": Script(STEP * (1 + change))})
+        after.results[0].versions |= {"changed": str(change)} if change else {}
+        found.append([row.verdict for row in diff(before, after, saved=saved).rows])
+    return found
+
+
+def is_advised(machine: Machine, shifts: Shifts) -> bool:
+    """Return whether one of three settings that change nothing is recommended."""
+    scripts = {"torch": Script(STEP)}
+    saved, document = shifts.repetitions(machine, scripts), machine.measure(scripts)
+    others = [machine.measure(scripts, **one) for one in ({"threads": 1}, {"threads": 4}, {"malloc": "system"})]
+    spread = Repetitions(saved, {"": document}).spread("", device="cpu")
+    return any(find_recommendations(document, document.results[0], others, spread))
+
+
+def covers_merged(machine: Machine, shifts: Shifts) -> bool:
+    """Return whether the speed-up between equal machines contains 1."""
+    scripts = {"torch": Script(STEP)}
+    saved, studies = [], []
+    for name in ("one", "two"):
+        repetitions, document = shifts.repetitions(machine, scripts), machine.measure(scripts)
+        document.host = msgspec.structs.replace(document.host, hostname=name)
+        studies.append(document)
+        (own,) = {one.machine for one in repetitions} or {""}
+        elsewhere = own.replace(own.partition(",")[0], name, 1)
+        saved += [msgspec.structs.replace(one, machine=elsewhere) for one in repetitions]
+    low, high = merge(studies, {}, saved=saved).results[1].speedup_ci95 or (0.0, 0.0)
+    return low <= 1 <= high
+
+
+def change_points(machine: Machine, studies: int, change: float = 0.0) -> list[int]:
+    """Return at which studies a series changes, whose second half is slower by `change`."""
+    levels = (STEP * (1 + change * (2 * number >= studies)) for number in range(studies))
+    documents = [machine.measure({"torch": Script(seconds)}) for seconds in levels]
+    (series,) = build_history(reversed(documents), {}).series
+    ids = [document.id for document in documents]
+    return [ids.index(one.study) for one in series.change_points]
+
+
+SHIFT_CASES = few_or_many(
+    20, 200, *((Shifts(own, common, saved=5),) for own, common in ((0.0, 0.05), (0.05, 0.0), (0.0, 0.0), (0.02, 0.03)))
+)
+"""Cases of a machine with five saved repetitions."""
+
+
+@pytest.mark.parametrize("engines", [1, 4])
+@pytest.mark.parametrize(("shifts", "studies"), SHIFT_CASES)
+def test_few_verdicts_on_equal_studies_are_false(shifts: Shifts, studies: int, engines: int) -> None:
+    found = [verdicts(machine, shifts, engines, ())[0] for machine in repeat(shifts.machine(20), studies)]
+    chance = 2 * (0.05 * 0.95 / studies) ** 0.5
+    assert fmean(set(rows) != {"no difference"} for rows in found) <= 0.05 + chance
+
+
+def test_a_change_is_found_on_a_machine_that_drifts_as_a_whole() -> None:
+    """The drift of 5 % hides it without other engines."""
+    drifting, pairs = Shifts(common=0.05, saved=5), 10
+    alone, beside = (
+        [verdicts(machine, drifting, engines, (0.2,))[1][0] for machine in repeat(drifting.machine(8), pairs)]
+        for engines in (1, 4)
+    )
+    assert beside.count("slower") >= 0.9 * pairs
+    assert alone.count("slower") <= 0.8 * pairs
+
+
+@pytest.mark.parametrize(("shifts", "studies"), SHIFT_CASES)
+def test_settings_without_an_effect_are_seldom_recommended(shifts: Shifts, studies: int) -> None:
+    chance = 2 * (0.05 * 0.95 / studies) ** 0.5
+    assert share(shifts.machine(9), studies, lambda machine: is_advised(machine, shifts)) <= 0.05 + chance
+
+
+@pytest.mark.parametrize(("shifts", "studies"), SHIFT_CASES)
+def test_speedups_between_machines_contain_the_shifts_of_both_studies(shifts: Shifts, studies: int) -> None:
+    chance = 2 * (0.95 * 0.05 / studies) ** 0.5
+    assert share(shifts.machine(10), studies, lambda machine: covers_merged(machine, shifts)) >= 0.95 - chance
+
+
+@pytest.mark.parametrize(("shifts", "studies"), SHIFT_CASES)
+def test_shifts_of_studies_are_seldom_change_points(shifts: Shifts, studies: int) -> None:
+    chance = 2 * (0.05 * 0.95 / studies) ** 0.5
+    assert share(shifts.machine(11), studies, lambda machine: bool(change_points(machine, 8))) <= 0.05 + chance
+
+
+def test_a_change_of_a_series_is_found_at_its_study() -> None:
+    assert share(Shifts(own=0.02).machine(12), 20, lambda machine: change_points(machine, 10, 0.2) == [5]) >= 0.8

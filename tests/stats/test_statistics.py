@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp, ttest_ind, ttest_rel
+from scipy.stats import ttest_1samp, ttest_rel
 
 from polybench.stats.statistics import (
-    LogRatioChange,
     Ratio,
-    compare_studies,
     compare_turns,
     correct_p_values,
     difference,
-    log_ratio_change,
     margin_of_error,
     mean_over_rounds,
     mean_step,
@@ -26,7 +23,6 @@ from polybench.stats.statistics import (
     q_values,
     ratio,
     ratio_of_means,
-    ratio_of_separate_means,
     steps_to_break_even,
     student_interval,
     summarize_step_times,
@@ -166,18 +162,8 @@ class TestMeanStep:
         value, interval = ratio_of_means(scaled(one, 2.0), one)
         assert (value, interval) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
 
-    def test_separate_studies_have_an_unpaired_interval(self) -> None:
-        one, two = [[[level]] for level in (1.0, 1.01, 1.03)], [[[level]] for level in (2.0, 2.05)]
-        value, interval = ratio_of_separate_means(two, one)
-        # Welch's test of the deviations relative to each mean, around the ratio.
-        relative = [[steps[0][0] / mean_step(both)[0] for steps in both] for both in (two, one)]
-        low, high = ttest_ind(*relative, equal_var=False).confidence_interval(0.95)
-        assert value == pytest.approx(mean_step(two)[0] / mean_step(one)[0])
-        assert interval == pytest.approx((value * math.exp(low), value * math.exp(high)))
-        assert ratio_of_separate_means(two[:1], [[[4.0]]]) == (0.5, None)
-
     def test_no_step_times_are_an_error(self) -> None:
-        calls = (mean_step, [[[]]]), (typical_step, [[]]), (compare_studies, [], ONE), (compare_studies, ONE, [[]])
+        calls = (mean_step, [[[]]]), (typical_step, [[]])
         for call, *arguments in calls:
             with pytest.raises(ValueError, match=r"^no step times$"):
                 call(*arguments)
@@ -222,7 +208,6 @@ class TestRatio:
         unaffected = [[[1.0]] * 5, [[1.1]] * 5]
         burst = [[[1.0], [30.0], [1.0], [1.0], [1.0]], [[1.1]] * 5]
         assert ratio(burst, unaffected) == ratio(unaffected, unaffected)
-        assert compare_studies(burst, unaffected) == compare_studies(unaffected, unaffected)
         assert typical_step(burst) == typical_step(unaffected)
 
     def test_only_rounds_of_both_are_paired(self) -> None:
@@ -355,22 +340,6 @@ class TestBreakEven:
             assert start_a + (steps - 2) * a >= start_b + (steps - 2) * b - tolerance
 
 
-ONE = [[[math.exp(x)]] for x in (0.30, 0.32, 0.29, 0.35)]
-TWO = [[[math.exp(x)]] for x in (0.20, 0.24, 0.15)]
-
-
-def test_the_change_has_welchs_interval() -> None:
-    found = log_ratio_change(ONE, TWO)
-    assert found is not None
-    expected = ttest_ind([0.30, 0.32, 0.29, 0.35], [0.20, 0.24, 0.15], equal_var=False)
-    low, high = expected.confidence_interval()
-    assert found.ci95 == pytest.approx((math.exp(low), math.exp(high)))
-    assert found.p_value == pytest.approx(expected.pvalue)
-    ratio = compare_studies(ONE, TWO)
-    assert ratio == Ratio(found.ratio, found.ci95, "processes")
-    assert compare_studies([[[2.0]]], [[[1.0]], [[4.0]]]) == Ratio(1.0, None, "single_process")
-
-
 def test_turns_are_compared_pair_by_pair() -> None:
     """The logs of the pairs' ratios are log 2 and 2 log 2: standard error log(2) / 2, and t(1) = 12.7062."""
     found = compare_turns([[[2.0], [2.0], [9.0]], [[8.0]], [[99.0]]], [[[1.0]], [[2.0]]])
@@ -378,27 +347,6 @@ def test_turns_are_compared_pair_by_pair() -> None:
     interval = math.exp(1.5 * math.log(2) - half), math.exp(1.5 * math.log(2) + half)
     assert found == Ratio(pytest.approx(2**1.5), pytest.approx(interval), "processes")
     assert compare_turns([[[2.0]]], [[[1.0]]]) == Ratio(pytest.approx(2.0), None, "single_process")
-
-
-@given(st.floats(-0.5, 0.5), st.floats(1e-6, 0.1), st.floats(1.5, 40))
-def test_the_p_value_is_small_if_the_interval_excludes_1(
-    log: float, variance: float, degrees_of_freedom: float
-) -> None:
-    one = LogRatioChange(log, variance, degrees_of_freedom)
-    low, high = map(math.log, one.ci95)
-    if abs(max(low, -high)) > 1e-6:
-        assert (one.p_value < 0.05) == (max(low, -high) > 0)
-
-
-def test_identical_studies_have_no_change_and_a_single_process_has_no_p_value() -> None:
-    same = [[[1.0]], [[1.0]]]
-    found = log_ratio_change(same, same)
-    assert found == LogRatioChange(0.0, 0.0, 2)
-    assert found.p_value == 1.0
-    other = log_ratio_change(same, [[[2.0]], [[2.0]]])
-    assert other is not None
-    assert other.p_value == 0.0
-    assert log_ratio_change(ONE[:1], TWO) is None
 
 
 def test_q_values_limit_the_false_discovery_rate() -> None:

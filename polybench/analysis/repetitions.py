@@ -1,0 +1,67 @@
+"""Collects the repetitions among saved studies: studies that measured the same on one machine. Pure."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from polybench.schema.analyses import StudySpread
+from polybench.schema.study import StudyDocument, to_json
+from polybench.stats.between_studies import Repetition, estimate_spread
+from polybench.stats.statistics import student_quantile
+from polybench.storage.summaries import StepLevel, StudySummary, summarize_document
+
+MAX_STUDIES = 100
+"""Number of the newest studies of a machine that are used."""
+
+
+class Repetitions:
+    """Saved studies, whose repetitions show how much studies of one machine differ.
+
+    `compared` documents are added under these names, as studies of one machine if they are to be treated so.
+    """
+
+    def __init__(
+        self, saved: Sequence[StudySummary], compared: dict[str, StudyDocument], *, same_machine: bool = False
+    ) -> None:
+        ids = {document.id for document in compared.values()}
+        added = {name: summarize_document(document.id, to_json(document), 0.0) for name, document in compared.items()}
+        self._machines = {name: one.machine or name for name, one in added.items()}
+        if same_machine:
+            self._machines = dict.fromkeys(added, next(iter(self._machines.values())))
+        self._studies = [one for one in saved if one.id not in ids]
+        self._studies += [
+            msgspec.structs.replace(one, id=name, machine=self._machines[name]) for name, one in added.items()
+        ]
+
+    @functools.cache  # noqa: B019  # rows share it
+    def spread(
+        self,
+        name: str,
+        *,
+        device: str,
+        without: tuple[str, str | None] | None = None,
+        of_own_shifts: bool = False,
+        means: bool = False,
+    ) -> StudySpread:
+        """Return the spread on the machine of a compared document, `without` one of them, or an engine in it."""
+        studies = [one for one in self._studies if one.machine == self._machines[name]][-MAX_STUDIES:]
+        found = [
+            Repetition(
+                study.id, one.step.group, *_level(one.step.mean if means else one.step.typical, one.step.processes)
+            )
+            for study in studies
+            for one in study.configurations
+            if one.step and one.device == device and without not in ((study.id, None), (study.id, one.engine))
+        ]
+        return estimate_spread(found, of_own_shifts=of_own_shifts)
+
+
+def _level(step: StepLevel, processes: int) -> tuple[float, float]:
+    """Return the log of a step time, and the variance of the mean over processes."""
+    seconds, interval = step
+    low, high = interval or (seconds, seconds)
+    return math.log(seconds), (math.log(high / low) / 2 / student_quantile(processes - 1)) ** 2
