@@ -40,6 +40,7 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
             for result in study.results
             if result.is_ranked and result.caveat
         ),
+        *_memory_group_notes(study),
         *_pipeline_notes(study),
         *data_parallel_notes(study, shown),
         *_gc_notes(study),
@@ -75,6 +76,11 @@ def _interval_notes(study: StudyDocument) -> Iterator[str]:
         yield INTERVALS
     elif processes:
         yield "intervals: 95% confidence, within a single process, so comparisons are inconclusive"
+
+
+def _memory_group_notes(study: StudyDocument) -> Iterator[str]:
+    if any(result.vs_baseline and not result.vs_baseline.side_by_side for result in study.results):
+        yield "* not measured side by side with the baseline, because memory cannot hold both workers"
 
 
 def _environment_notes(study: StudyDocument) -> Iterator[str]:

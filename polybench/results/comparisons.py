@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -34,15 +34,25 @@ _MAX_SPAN = 4.0
 ComparisonT = TypeVar("ComparisonT", bound=Comparison | AccuracyDifference)
 
 
-def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:
+def add_comparisons(
+    results: Sequence[Result],
+    baseline: str | None,
+    prices: Mapping[str, float],
+    memory_groups: Sequence[Collection[str]] = (),
+) -> None:
     """Fill in the fields that depend on other configurations, for ranked ones.
 
-    `prices` are dollars per hour by device; the baseline is None if nothing was measured.
+    `prices` are dollars per hour by device; the baseline is None if nothing was measured. Only configurations of one
+    memory group were measured side by side.
     """
+    beside_baseline = next(
+        (group for group in memory_groups if baseline in group), [one.configuration for one in results]
+    )
     by_name = {result.configuration: result for result in results}
     for result in results:
         if baseline is not None and result.is_ranked:
-            result.vs_baseline = _compare_with_baseline(by_name[baseline], result)
+            side_by_side = result.configuration in beside_baseline
+            result.vs_baseline = _compare_with_baseline(by_name[baseline], result, side_by_side=side_by_side)
             result.cost = _cost(prices, result, by_name[baseline])
             result.allocations = _compare_allocations(by_name[baseline], result)
             result.accuracy_difference = _accuracy_difference(by_name[baseline], result)
@@ -99,12 +109,12 @@ def _inconclusive_reason(baseline: Result, other: Result, interval: Interval | N
     return None
 
 
-def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
+def _compare_with_baseline(baseline: Result, other: Result, *, side_by_side: bool) -> BaselineComparison | None:
     """Compare two results, including their mean steps if they are known."""
     found = compare_results(baseline, other)
     if found is None:
         return None
-    comparison = BaselineComparison(*msgspec.structs.astuple(found))
+    comparison = BaselineComparison(**msgspec.structs.asdict(found), side_by_side=side_by_side)
     if other.mean_step_time is None:
         return comparison
     if other is baseline:

@@ -96,7 +96,7 @@ def build_study_document(
     """Build the document of all results so far; nothing else adds to it."""
     baseline = choose_baseline(plan, measured.runs)
     results = [_build_result(plan, files, run, find_peaks) for run in measured.runs]
-    add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads))
+    add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads), measured.memory_groups)
     return StudyDocument(
         id=header.id,
         created=header.created,

@@ -31,6 +31,7 @@ class StudyRun:
     Attributes:
         timing_blocks: of each group of configurations that is measured, once they are known.
         interference: one entry per round.
+        memory_groups: names of the configurations that were measured side by side.
         phase_seconds: of the phases so far; None if the study was resumed.
         finished: whether no phase is left.
     """
@@ -39,6 +40,7 @@ class StudyRun:
     warnings: Sequence[str]
     timing_blocks: Sequence[TimingBlocks]
     interference: Sequence[RoundInterference]
+    memory_groups: Sequence[Sequence[str]]
     phase_seconds: PhaseSeconds | None
     finished: bool
 

@@ -252,6 +252,7 @@ class StudyState:
                 self._warnings,
                 [block for group in self.completed.groups if (block := group.round_budget.block) is not None],
                 self.interference,
+                memory_groups=[group.configurations for group in self.completed.groups],
                 phase_seconds=None if self._header.resumed else self.phase_timer.durations(),
                 finished=finished,
             ),

@@ -132,7 +132,8 @@ def _format_speedup(result: Result) -> str:
     if found is None:
         return ""
     is_baseline = found.baseline == result.configuration
-    return "1 (baseline)" if is_baseline else units.format_with_ci(found.speedup, found.ci95)
+    mark = "" if found.side_by_side else " *"
+    return "1 (baseline)" if is_baseline else units.format_with_ci(found.speedup, found.ci95) + mark
 
 
 def _format_accuracy(result: Result) -> str:

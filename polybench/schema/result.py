@@ -147,6 +147,8 @@ class BaselineComparison(Comparison, frozen=True):
 
     mean_speedup: Positive | None = None
     mean_ci95: tuple[Positive, Positive] | None = None
+    side_by_side: bool = True
+    """False if memory could not hold both workers, so that their rounds were measured one group after the other."""
 
 
 class Scaling(Comparison, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from polybench.machine import host
 from polybench.machine.process_counters import cpu_seconds
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
+from polybench.render import render
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
@@ -243,6 +244,15 @@ def test_configurations_that_exceed_memory_run_in_groups_with_separate_budgets(m
     assert len(fast.step_times.values[0][0]) == pytest.approx(2 * len(slow.step_times.values[0][0]), rel=0.25)
     assert result.settings.steps_per_round is None
     assert fast.vs_baseline is not None
+    assert not fast.vs_baseline.side_by_side
+    assert slow.vs_baseline is not None
+    assert slow.vs_baseline.side_by_side
+    (row,) = (line for line in render(result, "table").splitlines() if line.startswith("fake/cpu"))
+    assert " * " in f"{row} "
+    assert "* not measured side by side with the baseline" in render(result, "table")
+    monkeypatch.undo()
+    together = run("fake+slow", "fake", processes=1, rounds_per_process=1)
+    assert "*" not in render(together, "table")
 
 
 def test_precisions_are_configurations_of_one_study() -> None:
