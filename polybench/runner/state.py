@@ -161,7 +161,7 @@ class StudyState:
         """Raise CorruptCheckpoint unless the measurements in a checkpoint make a valid document of this study."""
         assert self.checkpoints is not None
         timing_blocks = [block for group in checkpoint.completed.groups if (block := group.round_budget.block)]
-        measured = StudyRun(checkpoint.runs, [], timing_blocks, checkpoint.interference, None, finished=False)
+        measured = StudyRun(checkpoint.runs, [], timing_blocks, checkpoint.interference, [], None, finished=False)
         try:
             if [run.configuration for run in checkpoint.runs] != [run.configuration for run in self.runs]:
                 raise ValueError("its configurations are not those of its study")

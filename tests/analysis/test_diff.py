@@ -127,7 +127,7 @@ def test_the_mean_change_of_the_other_engines_is_attributed_to_the_machine(
 def saved_studies(*shifts: float) -> list[StudySummary]:
     """Return the summaries of repetitions in which all engines were longer by these factors."""
     documents = [
-        msgspec.structs.replace(slow_down(both(0.01), 1 + shift), id=f"saved {number}")
+        msgspec.structs.replace(slow_down(both(0.01), 1 + shift), id=f"saved-{number}")
         for number, shift in enumerate(shifts)
     ]
     return [summarize_document(document.id, to_json(document), 0.0) for document in documents]
