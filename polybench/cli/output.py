@@ -193,7 +193,7 @@ def prepare_streams() -> None:
         if isinstance(sys.stdout.buffer, io.RawIOBase):
             sys.stdout = open(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115 - stay open until the end
         sys.stdout.reconfigure(errors="replace")
-    if isinstance(sys.stderr, io.TextIOWrapper):
+    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__:  # not a capture of its output
         encoding, errors = sys.stderr.encoding, sys.stderr.errors
         sys.stderr = _LossyText(sys.stderr.detach(), encoding, errors, line_buffering=True)
 

@@ -39,6 +39,7 @@ from polybench.cluster.messages import (
 )
 from polybench.errors import BadInput, PolybenchError
 from polybench.machine import host, interrupts
+from polybench.protocol.interpreter import OWN_INTERPRETER
 from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.doctor import diagnose
 from polybench.runner.progress import ConfigurationProgress
@@ -149,6 +150,10 @@ def main() -> None:
     """Read a task, run it and exit."""
     # Background processes of a shell ignore SIGINT, so a Stop would have no effect.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The executor has added polybench's own folder, but documents record the user's variables.
+    paths = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+    if user_paths := [path for path in paths if path and path not in OWN_INTERPRETER.folders]:
+        os.environ["PYTHONPATH"] = os.pathsep.join(user_paths)
     requests = sys.stdin.buffer
     task = request_decoder.decode(requests.readline())
     assert isinstance(task, Task)

@@ -115,7 +115,10 @@ def test_output_option_writes_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", "fake", "--precision", "fp16"], "unknown precision"),
         (["--engines", "fake", "--input", "stream"], "unknown input 'stream'; inputs are: pipeline, preload"),
         (["--engines", "fake", "--malloc", "retained"], "unknown malloc 'retained'; did you mean 'retain'?"),
-        (["--engines", "fake", "--pin-cpus", "--threads", "100000"], "100000 threads need as many physical cores"),
+        (
+            ["--engines", "fake", "--pin-cpus", "--threads", "99999", "--force"],
+            "99999 threads need as many physical cores",
+        ),
         (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "drop --momentum"),
         (["--engines", "fake", "--batch-size", "0"], "--batch-size"),
         (["--engines", "fake", "--format", "tabel"], "did you mean 'table'"),

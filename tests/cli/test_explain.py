@@ -20,7 +20,7 @@ from tests import small_datasets
 from tests.commands import FAST, printed, printed_json, refused
 from tests.factories import measured, study
 
-QUICK = (*FAST, "--quiet")
+QUICK = (*FAST, "--processes", "2", "--quiet")
 ENGINES = ["--engines", "fake,fake+slow_last_layer"]
 
 

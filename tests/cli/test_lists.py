@@ -130,7 +130,11 @@ def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: P
 def test_a_list_in_json_has_all_fields(tmp_path: Path) -> None:
     saved_studies(tmp_path)
     one, two, three = printed_json("list", "--results", tmp_path)
-    assert one["fastest"] == {"configuration": "torch/cpu", "step_seconds": pytest.approx(0.0101, rel=1e-3)}
+    assert one["fastest"] == {
+        "configuration": "torch/cpu",
+        "step_seconds": pytest.approx(0.0101, rel=1e-3),
+        "inconclusive": False,
+    }
     assert (one["id"], one["model"], one["batch_size"]) == ("20250101-000000-abcd", "lenet", 128)
     assert (one["configurations"], one["measured"], one["host"]) == (["torch/cpu", "tf/cpu"], 2, "host")
     assert one["age_seconds"] > 30e6

@@ -36,6 +36,7 @@ from polybench.schema.result import (
     Training,
 )
 from polybench.schema.study import StudyDocument
+from polybench.stats.between_studies import LogRatioChange
 from tests.factories import WORKLOAD, measured, native_allocation, study, trainings, unmeasured
 
 
@@ -127,14 +128,13 @@ def test_points_measured_in_turns_are_compared_pair_by_pair() -> None:
     )
     # Four times the items take twice as long, in each pair. Unpaired, the logs of two processes have the variance
     # log(2)^2 / 2.
-    assert compare_throughput(one, two, in_turns=True) == Comparison(
-        "torch/cpu", pytest.approx(2.0), pytest.approx((2.0, 2.0)), "processes"
-    )
+    found = compare_throughput(one, two)
+    assert (found.speedup, found.ci95) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
     half = math.exp(T2 * math.log(2) / math.sqrt(2))
-    apart = compare_throughput(one, two)
+    apart = compare_throughput(one, two, LogRatioChange(0.0, 0.0, 1.0))
     assert (apart.speedup, apart.scope) == (pytest.approx(2.0), "processes")
     assert apart.ci95 == pytest.approx((2 / half, 2 * half), rel=1e-5)
-    alone = compare_throughput(separate(0.010), two)
+    alone = compare_throughput(separate(0.010), two, LogRatioChange(0.0, 0.0, 1.0))
     assert (alone.ci95, alone.scope) == (None, "single_process")
 
 
@@ -179,7 +179,7 @@ def test_the_interval_of_a_relative_cost_is_that_of_the_times(one: Result, two: 
 
 
 def test_costs_of_separate_studies_have_an_unpaired_interval() -> None:
-    found = compare_costs(separate(0.01, 0.03), separate(0.02, 0.06), 2.0, 6.0, side_by_side=False)
+    found = compare_costs(separate(0.01, 0.03), separate(0.02, 0.06), 2.0, 6.0, LogRatioChange(0.0, 0.0, 1.0))
     # Deviations -1/2 and 1/2 of both: variance 1/2, of the mean 1/4, of the difference of means 1/2.
     half = math.exp(T2 / math.sqrt(2))
     assert found == Cost(6.0, 3.0, pytest.approx((3 / half, 3 * half), rel=1e-5))

@@ -148,7 +148,7 @@ def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -
     alone = machine.measure({"flux+gc_off": without, "flux": collecting(10)})
     assert alone.settings.baseline == "flux/cpu"
     assert not study_section.headline(document).startswith("flux+gc_off")
-    assert summarize_document("x", to_json(document), 0.0).fastest == FastestConfiguration(
+    assert summarize_document(document.id, to_json(document), 0.0).fastest == FastestConfiguration(
         "flux/cpu", document.result("flux/cpu").median_step_seconds, inconclusive=False
     )
 
