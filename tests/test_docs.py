@@ -144,7 +144,7 @@ def test_examples_are_the_output_of_their_command(page: Path, monkeypatch: pytes
     monkeypatch.chdir(ROOT)
     for command, example in EXAMPLE.findall(page.read_text()):
         output = CliRunner().invoke(app, command.split(), env={"COLUMNS": "100"}).stdout
-        assert doctest.OutputChecker().check_output(f"...\n{example}...", output, doctest.ELLIPSIS), output
+        assert doctest.OutputChecker().check_output(f"...{example}...", output, doctest.ELLIPSIS), output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
