@@ -109,9 +109,8 @@ def _verdict_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
 def _point_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
     for drift in (0.0, 0.05):
         for processes in options.processes:
-            machines = list(repeat(Machine(seed=5, drift=drift), options.studies))
             found = [
-                [hit for machine in machines for hit in covers(machine, processes)]
+                [hit for one in repeat(Machine(seed=5, drift=drift), options.studies) for hit in covers(one, processes)]
                 for covers in (covers_speedups, covers_overhead)
             ]
             yield f"drift of {drift:.0%} a minute", processes, *map(_share, found)
