@@ -17,7 +17,7 @@ from tests.factories import trainings, typical_study
 
 # Fields that depend on the machine and its load, and may be absent.
 MACHINE_DEPENDENT = {"startup", "break_even_steps", "memory", "utilization", "energy", "interference"}
-MACHINE_DEPENDENT |= {"inconclusive_reason", "full_collections"}
+MACHINE_DEPENDENT |= {"inconclusive_reason", "full_collections", "code_fingerprint"}
 
 
 @pytest.fixture(scope="module")

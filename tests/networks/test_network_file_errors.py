@@ -92,7 +92,7 @@ TRAINING = {
     "batchsize = 3": "16: unknown key of training 'batchsize'; did you mean 'batch_size'",
     "batch_size = 0": "16: batch_size is 0: Expected `int` >= 1",
     'optimizer = "adm"': "16: unknown optimizer 'adm'; did you mean 'adam'",
-    "learning_rate = inf": "16: learning_rate is inf: expected a finite number",
+    "learning_rate = inf": "16: learning_rate is inf: Expected `float` <= 1e+30",
     'optimizer = "adam"\nmomentum = 0.5': "17: optimizer adam has no momentum",
     "lr_schedule = [[10, 0.1], [5, 0.2]]": "16: --lr-schedule: ",
 }

@@ -68,6 +68,6 @@ def test_pages_figures_and_lists_have_no_ratio() -> None:
     assert unmarked(re.sub(r"<script.*?</script>", "", page, flags=re.S)) == []  # figures have marks at these places
     labels = [one["text"] for one in draw("speed", document).layout["annotations"]]
     assert labels == ["inconclusive", "baseline"]
-    summary = summarize_document("x", to_json(document), 0.0)
+    summary = summarize_document(document.id, to_json(document), 0.0)
     assert summary.fastest is not None
     assert summary.fastest.inconclusive
