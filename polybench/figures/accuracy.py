@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import accumulate
 from statistics import fmean
+from typing import Any
 
-from polybench.figures.figure import NEUTRAL, Figure, NoData, Trace, TraceStyle, escape_text, scatter, styles_for
+from polybench.figures.figure import NEUTRAL, Figure, NoData, Trace, TraceStyle, scatter, styles_for
+from polybench.schema import units
 from polybench.schema.result import Training
 from polybench.schema.study import StudyDocument
 
@@ -56,22 +58,24 @@ def _curve(training: Training) -> Curve:
 
 
 def _traces(configuration: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
-    hidden = {"opacity": 0.45, "showlegend": False, "hoverinfo": "skip"}
+    thin_line: dict[str, Any] = {"line": {"color": style.colour, "width": 1}, "opacity": 0.45, "showlegend": False}
     thin = [
-        scatter("lines", *zip(*curve, strict=True), legendgroup=configuration, line={"color": style.colour, "width": 1})
-        | hidden
+        scatter("lines", *zip(*curve, strict=True), configuration=configuration, **thin_line)
         for curve in (curves if len(curves) > 1 else [])
     ]
     # The mean ends with the first seed that stopped, or it would jump.
     epochs = min(map(len, curves))
     mean = [tuple(map(fmean, zip(*(curve[number] for curve in curves), strict=True))) for number in range(epochs)]
+    tooltips = [
+        f"{configuration}, epoch {epoch}: {accuracy:.1f}% after {units.format_seconds(seconds)}"
+        for epoch, (seconds, accuracy) in enumerate(mean, start=1)
+    ]
     thick = scatter(
         "lines+markers",
         *zip(*mean, strict=True),
-        name=configuration,
-        legendgroup=configuration,
+        configuration=configuration,
+        tooltips=tooltips,
         line=style.line(2.5),
         marker=style.marker(9),
-        hovertemplate=f"{escape_text(configuration)}: %{{y:.2f}}% after %{{x:.4~g}} s<extra></extra>",
     )
     return [*thin, thick]

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from polybench.figures.figure import (
-    Figure,
-    NoData,
-    Trace,
-    TraceStyle,
-    error_bars,
-    escape_text,
-    log_axis,
-    scatter,
-    style_for,
-)
+from polybench.figures.figure import HOLLOW, Figure, NoData, Trace, TraceStyle, error_bars, log_axis, scatter, style_for
+from polybench.render.history import step_time
 from polybench.schema.analyses import HistoryDocument, Series
 from polybench.storage.summaries import parse_time
 
@@ -29,21 +20,25 @@ def draw(document: HistoryDocument) -> Figure:
     shown = document.series[:MAX_SERIES]
     if not shown:
         raise NoData("no ranked configuration of a saved study matches; see the saved studies with polybench list")
-    values = [
-        1e3 * value for series in shown for one in series.points for value in (one.step_seconds, one.segment_level)
-    ]
+    points = [point for series in shown for point in series.points]
+    single = "" if all(point.ci95 for point in points) else f" {HOLLOW[:-1]}, because they have one process."
     hidden = len(document.series) - MAX_SERIES
     hidden_note = f" {hidden} more series are hidden." if hidden > 0 else ""
     return Figure(
         title=f"{_label(shown[0])} over time" if len(shown) == 1 else "Step times over time",
         note=(
-            "Marks are studies, with 95% intervals over processes; hollow marks have a single process. Lines"
-            f" are the levels between change points.{hidden_note}"
+            "Marks are studies, with 95% intervals over processes. Lines are the levels between change points."
+            f"{single}{hidden_note}"
         ),
-        traces=[trace for number, series in enumerate(shown) for trace in _traces(series, style_for(number))],
+        traces=[
+            trace
+            for number, series in enumerate(shown)
+            for trace in _traces(series, style_for(number, series.configuration))
+        ],
         layout={
             "xaxis": {"type": "date", "title": {"text": "started (UTC)"}, **_date_range(shown)},
-            "yaxis": log_axis(values) | {"title": {"text": "step time, ms"}},
+            "yaxis": log_axis(1e3 * value for one in points for value in (one.step_seconds, one.segment_level))
+            | {"title": {"text": "step time, ms"}},
             "margin": {"l": 72, "r": 24},
             "showlegend": len(shown) > 1,
         },
@@ -67,17 +62,16 @@ def _traces(series: Series, style: TraceStyle) -> Iterator[Trace]:
     dates = [point.created for point in series.points]
     seconds = [point.step_seconds for point in series.points]
     shared: dict[str, Any] = {"scale": 1e3, "name": name, "legendgroup": name}
+    hollow = [point.ci95 is None for point in series.points]
     levels = [point.segment_level for point in series.points]
     line = style.line(2) | {"shape": "hv"}
-    yield scatter("lines", dates, levels, **shared, showlegend=False, hoverinfo="skip", line=line)
-    symbols = [style.symbol + "-open" * (point.ci95 is None) for point in series.points]
+    yield scatter("lines", dates, levels, **shared, showlegend=False, line=line)
     yield scatter(
         "markers",
         dates,
         seconds,
         **shared,
         error_y=error_bars(seconds, [point.ci95 for point in series.points], 1e3),
-        text=[escape_text(point.study) for point in series.points],
-        marker=style.marker(8) | {"line": {"width": 1.5, "color": style.colour}, "symbol": symbols},
-        hovertemplate=f"%{{text}}: %{{y:.4~g}} ms<extra>{escape_text(name)}</extra>",
+        tooltips=[f"{name}, {point.study}: {step_time(point)}" for point in series.points],
+        marker=style.marker(8, hollow=hollow),
     )

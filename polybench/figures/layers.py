@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import get_args
 
-from polybench.figures.figure import Figure, NoData, coordinates, escape_text, horizontal_bars, label_margin
+from polybench.figures.figure import (
+    OPERATIONS,
+    Figure,
+    NoData,
+    bar_style,
+    coordinates,
+    escape_text,
+    horizontal_bars,
+    label_margin,
+)
 from polybench.networks.layers import Operation
 from polybench.render.layers import UNATTRIBUTED
+from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayersDocument
 
 _OPERATIONS: tuple[str, ...] = (*get_args(Operation), UNATTRIBUTED[0])
@@ -29,7 +39,7 @@ def draw(document: LayersDocument) -> Figure:
     }
     layers = list(dict.fromkeys(layer for layer, _, _ in seconds))
     layers.sort(key=lambda layer: (layer == STEP) + 2 * (layer == unattributed))
-    operations = [one for one in _OPERATIONS if any(operation == one for _, _, operation in seconds)]
+    timed_operations = {operation for _, _, operation in seconds}
     rows = [(layer, one.configuration) for layer in layers for one in timed]
     labels = [[escape_text(layer) for layer, _ in rows], [escape_text(configuration) for _, configuration in rows]]
     traces = [
@@ -37,10 +47,15 @@ def draw(document: LayersDocument) -> Figure:
             operation,
             labels,
             coordinates((seconds.get((*row, operation)) for row in rows), 1e3),
-            number,
-            hovertemplate=f"%{{y}}, {operation}: %{{x:.4~g}} ms<extra></extra>",
+            configurations=[configuration for _, configuration in rows],
+            tooltips=[
+                "" if (time := seconds.get((*row, operation))) is None else _describe(*row, operation, time)
+                for row in rows
+            ],
+            style=bar_style(OPERATIONS, number),
         )
-        for number, operation in enumerate(operations)
+        for number, operation in enumerate(_OPERATIONS)
+        if operation in timed_operations
     ]
     return Figure(
         title="Time of each layer",
@@ -63,6 +78,11 @@ def draw(document: LayersDocument) -> Figure:
         },
         height=120 + 17 * len(rows),
     )  # fmt: skip
+
+
+def _describe(layer: str, configuration: str, operation: str, seconds: float) -> str:
+    name = layer if layer == operation else f"{layer}, {operation}"
+    return f"{configuration}, {name}: {units.format_seconds(seconds)}"
 
 
 def _timed(document: LayersDocument) -> list[ConfigurationLayers]:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from polybench.figures.figure import (
     NEUTRAL,
+    OPERATIONS,
     Figure,
     Interval,
     NoData,
     Trace,
+    engine_colour,
     error_bars,
     escape_text,
     round_coordinate,
     scatter,
-    style_for,
 )
 from polybench.networks import find_model
 from polybench.networks.layers import Operation
@@ -33,15 +35,20 @@ _HEIGHT = 470
 """Height of a figure with layer names in pixels."""
 _PLOT_WIDTH, _PLOT_HEIGHT = 810, 400
 """Approximate size of the area between the axes in pixels, to place the layer names."""
-_LETTER_HEIGHT = 6.0
-"""Height of a letter of vertical text in pixels."""
-_MIN_LABEL_DISTANCE = 13.0
-"""Distance between vertical lines of text in pixels."""
+_LETTER_WIDTH = 6.0
+_LINE_HEIGHT = 14.0
+"""Size of layer names in pixels."""
+_MIN_DISTANCE = 13.0
+"""Distance in pixels below which layers share a label."""
 _PADDING = 1.6
 """Factor by which an axis extends beyond the data at either end."""
 
-_MARKS: dict[Operation, str] = {"forward": "", "input gradient": "-open", "weight gradient": "-open-dot"}
-"""Operations with matrix products, and the suffix of their marker symbol."""
+_MARKS: dict[Operation, str] = {
+    "forward": "triangle-right",
+    "input gradient": "triangle-left",
+    "weight gradient": "triangle-down",
+}
+"""Operations with matrix products, and their marker symbols."""
 
 LayerPosition = tuple[str, float]
 """A layer's name, and its arithmetic intensity in FLOP/B."""
@@ -87,11 +94,7 @@ def draw(document: LayersDocument) -> Figure:
             f" polybench peak {command}, then measure the layers again"
         )
     all_points = [point for one in shown for point in points[one.configuration]]
-    marks = [
-        trace
-        for number, one in enumerate(document.configurations)
-        for trace in _marks(one.configuration, points.get(one.configuration, []), number)
-    ]
+    marks = [trace for one in shown for trace in _marks(one.configuration, points[one.configuration])]
     return _figure(
         title="Roofline of each layer",
         note=(
@@ -134,9 +137,11 @@ def draw_peak(document: PeakDocument) -> Figure:
             intensities,
             map(roofline.attainable, intensities),
             name=f"{_legend_prefix(roofline, rooflines)}attainable by a layer",
-            text=[escape_text(name) for name, _ in layers],
-            marker=style_for(number).marker(9, "-open") | {"line": {"width": 1.5}},
-            hovertemplate="%{text}: %{x:.3~g} FLOP/B, at most %{y:.3~s}FLOP/s<extra></extra>",
+            tooltips=[
+                f"{name}: at most {_rate(roofline.attainable(intensity))} ({_intensity(intensity)})"
+                for name, intensity in layers
+            ],
+            marker={"color": OPERATIONS[number % len(OPERATIONS)], "symbol": "diamond", "size": 9},
         )
         for number, roofline in enumerate(rooflines)
     ]
@@ -177,7 +182,7 @@ def _points(one: ConfigurationLayers) -> Iterator[Point]:
             )
 
 
-def _marks(configuration: str, points: Sequence[Point], number: int) -> Iterator[Trace]:
+def _marks(configuration: str, points: Sequence[Point]) -> Iterator[Trace]:
     """Draw a trace per operation; the configuration appears in the legend once."""
     operations = [operation for operation in _MARKS if any(point.operation == operation for point in points)]
     for operation in operations:
@@ -187,25 +192,31 @@ def _marks(configuration: str, points: Sequence[Point], number: int) -> Iterator
             "markers",
             [point.intensity for point in selected],
             rates,
-            name=configuration,
-            legendgroup=configuration,
+            configuration=configuration,
             showlegend=operation == operations[0],
             error_y=error_bars(rates, [point.interval for point in selected]),
-            text=[escape_text(point.layer) for point in selected],
-            marker=style_for(number).marker(10, _MARKS[operation])
-            | {"line": {"width": 1.5 if _MARKS[operation] else 0}},
-            hovertemplate=f"%{{text}}, {operation}: %{{x:.3~g}} FLOP/B, %{{y:.3~s}}FLOP/s"
-            f"<extra>{escape_text(configuration)}</extra>",
+            tooltips=[
+                f"{configuration}, {point.layer}, {operation}: {_rate(point.rate)} ({_intensity(point.intensity)})"
+                for point in selected
+            ],
+            marker={"color": engine_colour(configuration), "symbol": _MARKS[operation], "size": 11},
         )
 
 
 def _operation_legend(points: Sequence[Point]) -> Iterator[Trace]:
-    """Add legend entries for filled and hollow marks."""
-    line = {"width": 1.5, "color": NEUTRAL}
-    for operation, mark in _MARKS.items():
+    """Add a legend entry for the symbol of each operation."""
+    for operation, symbol in _MARKS.items():
         if any(point.operation == operation for point in points):
-            marker = {"color": NEUTRAL, "symbol": f"circle{mark}", "size": 9, "line": line}
+            marker = {"color": NEUTRAL, "symbol": symbol, "size": 11}
             yield scatter("markers", [None], [None], name=operation, marker=marker)
+
+
+def _rate(flops_per_second: float) -> str:
+    return f"{units.format_number(flops_per_second / 1e9)} GFLOP/s"
+
+
+def _intensity(value: float) -> str:
+    return f"{units.format_number(value)} FLOP/B"
 
 
 def _figure(
@@ -217,7 +228,7 @@ def _figure(
     positions: Sequence[LayerPosition],
     rates: Sequence[float],
 ) -> Figure:
-    """Draw the rooflines below the traces, with vertical layer names in an empty band at the bottom."""
+    """Draw the rooflines below the traces, with layer names in an empty band at the bottom."""
     peaks = [peak for roofline in rooflines for peak in (roofline.gemm, roofline.convolution) if peak]
     ridges = [
         roofline.ridge(peak)
@@ -229,7 +240,7 @@ def _figure(
     x_range = min([*intensities, *ridges]) / _PADDING, max([*intensities, *ridges]) * _PADDING
     low, high = min(rates, default=min(peaks)) / _PADDING, max([*peaks, *rates]) * _PADDING
     labels = place_labels(positions, x_range, _PLOT_WIDTH)
-    band = min(8 + _LETTER_HEIGHT * max((len(name) for _, name in labels), default=0), _PLOT_HEIGHT / 2)
+    band = min(8 + _LINE_HEIGHT * (1 + max((label.line for label in labels), default=0)), _PLOT_HEIGHT / 2)
     low /= (high / low) ** (band / (_PLOT_HEIGHT - band))
     layout: dict[str, Any] = {
         "xaxis": _log_axis(x_range) | {"title": {"text": "arithmetic intensity, FLOP/B"}},
@@ -237,10 +248,11 @@ def _figure(
         "margin": {"l": 72, "r": 24},
         "annotations": [
             {
-                "x": math.log10(x), "y": 0, "yref": "paper", "yanchor": "bottom", "yshift": 4,
-                "text": escape_text(name), "textangle": -90, "showarrow": False, "font": {"size": 10},
+                "x": math.log10(label.x), "y": 0, "yref": "paper", "yanchor": "bottom",
+                "yshift": 2 + _LINE_HEIGHT * label.line, "text": escape_text(label.text), "showarrow": False,
+                "font": {"size": 10},
             }
-            for x, name in labels
+            for label in labels
         ],
         "shapes": [
             {
@@ -263,10 +275,10 @@ def _lines(roofline: Roofline, prefix: str, x_range: Interval) -> Iterator[Trace
     """Draw gemm solid, convolution dashed and memory dotted, with their values in the legend."""
     low, high = x_range
     gemm, convolution, bandwidth = roofline.gemm, roofline.convolution, roofline.memory_bandwidth
-    name = f"{prefix}gemm: {units.format_number(gemm / 1e9)} GFLOP/s"
+    name = f"{prefix}gemm: {_rate(gemm)}"
     yield _line(name, [max(low, roofline.ridge(gemm)), high], [gemm] * 2, "solid")
     if convolution:
-        name = f"{prefix}convolution: {units.format_number(convolution / 1e9)} GFLOP/s"
+        name = f"{prefix}convolution: {_rate(convolution)}"
         yield _line(name, [max(low, roofline.ridge(convolution)), high], [convolution] * 2, "dash")
     if bandwidth:
         ends = [low, max(low, roofline.ridge(max(gemm, convolution or 0.0)))]
@@ -276,7 +288,7 @@ def _lines(roofline: Roofline, prefix: str, x_range: Interval) -> Iterator[Trace
 
 def _line(name: str, x: list[float], y: list[float], dash: str) -> Trace:
     line = {"color": NEUTRAL, "width": 2, "dash": dash}
-    return scatter("lines", x, y, name=name, hoverinfo="name", line=line)
+    return scatter("lines", x, y, name=name, tooltips=[name] * len(x), line=line)
 
 
 def _log_axis(ends: Interval) -> dict[str, Any]:
@@ -285,8 +297,16 @@ def _log_axis(ends: Interval) -> dict[str, Any]:
     return {"type": "log", "range": [low, high], "dtick": step, "tickformat": "~s", "showgrid": False}
 
 
-def place_labels(layers: Sequence[LayerPosition], axis: Interval, width: float) -> list[tuple[float, str]]:
-    """Compute positions and texts; layers close to each other share a label at their centre.
+class Label(NamedTuple):
+    """Position of a text on the axis, and its line, counted from the bottom."""
+
+    x: float
+    line: int
+    text: str
+
+
+def place_labels(layers: Sequence[LayerPosition], axis: Interval, width: float) -> list[Label]:
+    """Place the names of layers; close layers share a label at their centre, and no labels overlap.
 
     Args:
         layers: a name may occur at several positions.
@@ -297,15 +317,21 @@ def place_labels(layers: Sequence[LayerPosition], axis: Interval, width: float) 
     scale = width / (high - low)
     groups: list[list[tuple[float, str]]] = []
     for position in sorted((math.log10(x) * scale, name) for name, x in dict.fromkeys(layers)):
-        if groups and position[0] - groups[-1][-1][0] < _MIN_LABEL_DISTANCE:
+        if groups and position[0] - groups[-1][-1][0] < _MIN_DISTANCE:
             groups[-1].append(position)
         else:
             groups.append([position])
     order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in layers))}
-    return [
-        (10 ** (sum(x for x, _ in group) / len(group) / scale), _combine((name for _, name in group), order))
-        for group in groups
-    ]
+    ends: list[float] = []
+    """Right ends of the lines."""
+    labels = []
+    for group in groups:
+        x, text = fmean(position for position, _ in group), _combine((name for _, name in group), order)
+        start, end = (x + sign * _LETTER_WIDTH * (len(text) + 1) / 2 for sign in (-1, 1))
+        line = next((number for number, taken in enumerate(ends) if taken <= start), len(ends))
+        ends[line : line + 1] = [end]
+        labels.append(Label(10 ** (x / scale), line, text))
+    return labels
 
 
 def _combine(names: Iterable[str], order: dict[str, int]) -> str:

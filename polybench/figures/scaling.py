@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from polybench.figures.figure import (
+    HOLLOW,
     NEUTRAL,
     Figure,
     Interval,
@@ -12,13 +14,14 @@ from polybench.figures.figure import (
     Trace,
     TraceStyle,
     error_bars,
-    escape_text,
     scatter,
     style_for,
 )
+from polybench.schema import units
 from polybench.schema.measurements import (
     ConfigurationOverhead,
     OverheadDocument,
+    OverheadPoint,
     PointResult,
     SweepDocument,
     SweepPoint,
@@ -28,10 +31,7 @@ Curve = list[tuple[SweepPoint, PointResult]]
 
 
 def draw(document: SweepDocument) -> Figure:
-    """Draw the throughput over the axis with the most values, a curve per configuration and other value.
-
-    Oversubscribed points are hollow.
-    """
+    """Draw the throughput over the axis with the most values, a curve per configuration and other value."""
     axis = max(document.axes, key=lambda name: len(document.axes[name]))
     curves = _curves(document, axis)
     if not curves:
@@ -40,16 +40,17 @@ def draw(document: SweepDocument) -> Figure:
     # On a logarithmic axis, values that double have equal distances.
     kind = "log" if min(values) > 0 and max(values) >= 8 * min(values) else "linear"
     traces = [
-        _curve_trace(name, curve, axis, style_for(number), document.input_kind)
+        _curve_trace(name, curve, axis, style_for(number, name), document.input_kind)
         for number, (name, curve) in enumerate(curves.items())
     ]
-    note = (
-        "Error bars are 95% intervals of the speedup over the curve's first point, which has none. Hollow"
-        " marks have more threads than usable cores."
-    )
+    note = "Error bars are 95% intervals of the speedup over the curve's first point, which has none."
+    if any(result.inconclusive_reason for curve in curves.values() for _, result in curve):
+        note += f" {HOLLOW}"
+    too_many = [point.parameters[axis] for point in document.points if point.oversubscribed]
     if axis == "threads":
         traces += [_linear_scaling(curve, axis) for curve in curves.values()]
         note += " Dotted lines are linear scaling."
+        note += " Shaded: more threads than usable cores." if too_many else ""
     return Figure(
         title="Throughput of a sweep",
         note=note,
@@ -63,9 +64,19 @@ def draw(document: SweepDocument) -> Figure:
                 "title": {"text": f"{document.input_kind}s/s"}, "rangemode": "tozero", "tickformat": ",~g",
             },
             "margin": {"l": 84, "r": 24},
+            "shapes": [_shade(values, min(too_many))] if too_many and axis == "threads" else [],
         },
         height=430,
     )  # fmt: skip
+
+
+def _shade(values: Sequence[int], first: int) -> dict[str, Any]:
+    """Shade the values from `first`, beginning halfway from the previous one."""
+    start = (max((value for value in values if value < first), default=first) + first) / 2
+    return {
+        "type": "rect", "x0": start, "x1": max(values) + first - start, "y0": 0, "y1": 1, "yref": "paper",
+        "layer": "below", "line": {"width": 0}, "fillcolor": f"{NEUTRAL}26",
+    }  # fmt: skip
 
 
 def _curves(document: SweepDocument, axis: str) -> dict[str, Curve]:
@@ -81,18 +92,24 @@ def _curves(document: SweepDocument, axis: str) -> dict[str, Curve]:
 
 
 def _curve_trace(name: str, curve: Curve, axis: str, style: TraceStyle, input_kind: str) -> Trace:
-    label = f"{escape_text(name)}, {_axis_title(axis)} %{{x}}"
     rates = [result.items_per_second or 0.0 for _, result in curve]
-    symbols = [style.symbol + "-open" * point.oversubscribed for point, _ in curve]
+    intervals = [_rate_interval(result) for _, result in curve]
     return scatter(
         "lines+markers",
         [point.parameters[axis] for point, _ in curve],
         rates,
+        configuration=curve[0][1].configuration,
         name=name,
-        error_y=error_bars(rates, [_rate_interval(result) for _, result in curve]),
+        legendgroup=name,
+        tooltips=[
+            f"{name}, {_axis_title(axis)} {point.parameters[axis]:,}: {_rate_text(result, interval)} {input_kind}s/s"
+            + (f", inconclusive: {result.inconclusive_reason}" if result.inconclusive_reason else "")
+            + (", more threads than usable cores" if point.oversubscribed else "")
+            for (point, result), interval in zip(curve, intervals, strict=True)
+        ],
+        error_y=error_bars(rates, intervals),
         line=style.line(2),
-        marker=style.marker(9) | {"symbol": symbols},
-        hovertemplate=f"{label}: %{{y:,.4~g}} {input_kind}s/s<extra></extra>",
+        marker=style.marker(9, hollow=[result.inconclusive_reason is not None for _, result in curve]),
     )
 
 
@@ -102,7 +119,13 @@ def _linear_scaling(curve: Curve, axis: str) -> Trace:
     values = [one.parameters[axis] for one, _ in curve]
     rate = (result.items_per_second or 0.0) / point.parameters[axis]
     line = {"color": NEUTRAL, "width": 1, "dash": "dot"}
-    return scatter("lines", values, values, scale=rate, line=line, hoverinfo="skip", showlegend=False)
+    properties: dict[str, Any] = {"line": line, "showlegend": False}
+    return scatter("lines", values, values, scale=rate, configuration=result.configuration, **properties)
+
+
+def _rate_text(result: PointResult, interval: Interval | None) -> str:
+    low_to_high = "" if interval is None else f" ({' to '.join(units.format_count(round(rate)) for rate in interval)})"
+    return units.format_count(round(result.items_per_second or 0.0)) + low_to_high
 
 
 def _rate_interval(result: PointResult) -> Interval | None:
@@ -127,11 +150,14 @@ def draw_overhead(document: OverheadDocument) -> Figure:
     return Figure(
         title="Step time over batch size",
         note=(
-            "Lines are linear fits. Their value at batch size 0 (hollow) is the fixed overhead of a step."
+            "Lines are linear fits. Their value at batch size 0 (cross) is the fixed overhead of a step."
+            " Configurations that are not linear have no line."
             " Error bars are 95% intervals over processes, or over the rounds of a single process."
         ),
         traces=[
-            trace for n, configuration in enumerate(measured) for trace in _fit_traces(configuration, style_for(n))
+            trace
+            for number, one in enumerate(measured)
+            for trace in _fit_traces(one, style_for(number, one.configuration))
         ],
         layout={
             # Keeps the marks at 0 clear of the axis.
@@ -143,30 +169,30 @@ def draw_overhead(document: OverheadDocument) -> Figure:
 
 
 def _fit_traces(one: ConfigurationOverhead, style: TraceStyle) -> list[Trace]:
-    """Draw the measured points, and the fit with its overhead, if there is one."""
+    """Draw the measured points, and the fit with its overhead if the points are on a line."""
+    name, overhead = one.configuration, one.overhead_seconds
 
-    def marks(sizes: list[int], times: list[tuple[float, Interval | None]], **properties: Any) -> Trace:
+    def marks(points: Sequence[OverheadPoint], labels: Sequence[str], **properties: Any) -> Trace:
+        seconds, intervals = [point.step_seconds for point in points], [point.ci95 for point in points]
+        times = map(units.format_seconds_with_ci, seconds, intervals)
         return scatter(
             "markers",
-            sizes,
-            [seconds for seconds, _ in times],
+            [point.batch_size for point in points],
+            seconds,
             scale=1e3,
-            legendgroup=one.configuration,
+            configuration=name,
+            tooltips=[f"{name}, {label}: {time}" for label, time in zip(labels, times, strict=True)],
             cliponaxis=False,
-            error_y=error_bars([seconds for seconds, _ in times], [interval for _, interval in times], 1e3),
-            hovertemplate=f"{escape_text(one.configuration)}, batch %{{x}}: %{{y:.4~g}} ms<extra></extra>",
+            error_y=error_bars(seconds, intervals, 1e3),
             **properties,
         )
 
-    sizes = [point.batch_size for point in one.points]
-    times = [(point.step_seconds, point.ci95) for point in one.points]
-    points = marks(sizes, times, marker=style.marker(9), name=one.configuration)
-    if one.overhead_seconds is None or one.seconds_per_item is None:
+    points = marks(one.points, [f"batch size {point.batch_size:,}" for point in one.points], marker=style.marker(9))
+    if overhead is None or one.seconds_per_item is None or not one.is_linear:
         return [points]
-    ends = [0, max(sizes)]
-    fitted = [one.overhead_seconds + one.seconds_per_item * size for size in ends]
-    hidden: dict[str, Any] = {"legendgroup": one.configuration, "showlegend": False, "hoverinfo": "skip"}
-    line = scatter("lines", ends, fitted, scale=1e3, line=style.line(1.5), **hidden)
-    hollow = style.marker(11, "-open") | {"line": {"width": 2}}
-    overhead = [(one.overhead_seconds, one.ci95.overhead_seconds)]
-    return [points, line, marks([0], overhead, marker=hollow, showlegend=False)]
+    ends = [0, max(point.batch_size for point in one.points)]
+    fitted = [overhead + one.seconds_per_item * size for size in ends]
+    line = scatter("lines", ends, fitted, scale=1e3, configuration=name, showlegend=False, line=style.line(1.5))
+    cross = {"color": style.colour, "symbol": "x-thin", "size": 9, "line": {"color": style.colour, "width": 2}}
+    at_zero = OverheadPoint(0, overhead, one.ci95.overhead_seconds)
+    return [points, line, marks([at_zero], ["overhead of a step"], marker=cross, showlegend=False)]

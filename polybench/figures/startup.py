@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from polybench.figures.figure import Figure, NoData, coordinates, escape_text, horizontal_bars, label_margin
+from polybench.figures.figure import (
+    PHASES,
+    Figure,
+    NoData,
+    bar_style,
+    coordinates,
+    escape_text,
+    horizontal_bars,
+    label_margin,
+)
 from polybench.schema.metrics import METRICS
 from polybench.schema.study import StudyDocument
 
@@ -26,8 +35,9 @@ def draw(study: StudyDocument) -> Figure:
                 phase.title,
                 names,
                 coordinates(phase.value(result) or 0.0 for result in started),
-                number,
-                hovertemplate=f"%{{y}}, {phase.title}: %{{x:.3~g}} s<extra></extra>",
+                configurations=[result.configuration for result in started],
+                tooltips=[f"{result.configuration}, {phase.title}: {phase.text(result)}" for result in started],
+                style=bar_style(PHASES, number),
             )
             for number, phase in enumerate(_PHASES)
         ],
@@ -39,4 +49,9 @@ def draw(study: StudyDocument) -> Figure:
             "legend": {"traceorder": "normal"},
         },
         height=120 + 30 * len(started),
+        numbers=[
+            f"{result.configuration}: {METRICS['cold_start'].text(result)}: "
+            + ", ".join(f"{phase.title} {phase.text(result)}" for phase in _PHASES)
+            for result in started
+        ],
     )

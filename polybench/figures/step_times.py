@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -14,12 +15,15 @@ from polybench.figures.figure import (
     Trace,
     TraceStyle,
     coordinates,
+    engine_colour,
     escape_text,
     label_margin,
     log_axis,
     scatter,
     styles_for,
 )
+from polybench.schema import units
+from polybench.schema.metrics import METRICS
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
@@ -27,8 +31,6 @@ MAX_POINTS = 150
 """Maximum number of points that readers can distinguish on a curve."""
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Ends of whiskers, quartiles and median of a box."""
-_GAP = 0.7
-"""Rows between the boxes of configurations."""
 
 
 def draw(study: StudyDocument) -> Figure:
@@ -66,7 +68,18 @@ def draw(study: StudyDocument) -> Figure:
             "margin": {"l": 64, "r": 16},
         },
         height=430,
+        numbers=[_describe(result) for result in measured],
     )  # fmt: skip
+
+
+def _describe(result: Result) -> str:
+    seconds = [units.format_seconds(value) for value in _first_steps(result)]
+    first = f"first steps {', '.join(seconds)}; " if seconds else ""
+    return f"{result.configuration}: {first}timed steps {METRICS['step_time'].text(result)}"
+
+
+def _quantiles(middle: float, low: float, high: float) -> str:
+    return f"median {units.format_seconds(middle)}, 5% to 95% {units.format_range((low, high))}"
 
 
 def _first_steps(result: Result) -> list[float]:
@@ -86,12 +99,14 @@ def _warm_up_traces(result: Result, style: TraceStyle) -> list[Trace]:
             [1, 2],
             seconds,
             scale=1e3,
-            name=name,
-            legendgroup=name,
+            configuration=name,
+            tooltips=[
+                f"{name}, {step} step: {units.format_seconds(value)}"
+                for step, value in zip(("first", "second"), seconds, strict=True)
+            ],
             showlegend=False,
-            marker=style.marker(9, "-open"),
+            marker=style.marker(9),
             line=style.line(1.5),
-            hovertemplate=f"{escape_text(name)}, step %{{x}}: %{{y:.4~g}} ms<extra></extra>",
         )
     ]
 
@@ -134,21 +149,23 @@ def _bins(result: Result) -> list[Bin]:
 def _timed_traces(result: Result, bins: Sequence[Bin], style: TraceStyle) -> list[Trace]:
     name = result.configuration
     steps = [one.middle for one in bins]
-    shared: dict[str, Any] = {"scale": 1e3, "legendgroup": name, "xaxis": "x2", "yaxis": "y2"}
+    shared: dict[str, Any] = {"scale": 1e3, "configuration": name, "xaxis": "x2", "yaxis": "y2"}
     band = scatter(
         "lines",
         [*steps, *reversed(steps)],
         [*(one.high for one in bins), *(one.low for one in reversed(bins))],
         fill="toself",
-        fillcolor=style.lighten(0.18),
+        fillcolor=style.light_colour,
         line={"width": 0},
-        hoverinfo="skip",
         showlegend=False,
         **shared,
     )
-    hover = f"{escape_text(name)}, step %{{x:.0f}}: %{{y:.4~g}} ms<extra></extra>"
+    tooltips = [
+        f"{name}, step {one.middle:,.0f}: {units.format_seconds_with_ci(one.median, (one.low, one.high))}"
+        for one in bins
+    ]
     medians = [one.median for one in bins]
-    return [band, scatter("lines", steps, medians, name=name, line=style.line(2), hovertemplate=hover, **shared)]
+    return [band, scatter("lines", steps, medians, tooltips=tooltips, line=style.line(2), **shared)]
 
 
 def _with_times(study: StudyDocument) -> list[Result]:
@@ -161,21 +178,17 @@ def _with_times(study: StudyDocument) -> list[Result]:
 def draw_distributions(study: StudyDocument) -> Figure:
     """Draw a box for each process of each configuration, which shows how much process runs differ."""
     measured = _with_times(study)
-    styles = styles_for(result.configuration for result in study.results)
     traces: list[Trace] = []
-    ticks: list[float] = []
-    row = 0.0
+    labels: dict[str, str] = {}
     ends: list[float] = []
     for result in measured:
-        quantiles = [
-            1e3 * np.quantile([step_time for values in process for step_time in values], _QUANTILES)
-            for process in result.nested_step_times
-        ]
-        rows = [row + number for number in range(len(quantiles))]
-        traces.append(_boxes(result, rows, quantiles, styles[result.configuration]))
-        ticks.append((rows[0] + rows[-1]) / 2)
-        ends += [float(value) for one in quantiles for value in (one[0], one[-1])]
-        row = rows[-1] + 1 + _GAP
+        boxes = {
+            f"{result.configuration}, process {number}": np.quantile([*itertools.chain(*process)], _QUANTILES).tolist()
+            for number, process in enumerate(result.nested_step_times, start=1)
+        }
+        traces += _boxes(result.configuration, boxes)
+        labels[list(boxes)[(len(boxes) - 1) // 2]] = result.configuration
+        ends += [1e3 * end for box in boxes.values() for end in (box[0], box[-1])]
     resolutions = {result.step_times.resolution for result in measured if result.step_times}
     blocks = " If an engine times blocks of steps, each value is a block mean." if "block" in resolutions else ""
     return Figure(
@@ -188,24 +201,28 @@ def draw_distributions(study: StudyDocument) -> Figure:
         layout={
             "xaxis": log_axis(ends) | {"title": {"text": "step time, ms"}},
             "yaxis": {
-                "tickvals": ticks, "ticks": "",
-                "ticktext": [escape_text(result.configuration) for result in measured],
-                "range": [row - _GAP - 0.3, -0.7], "showgrid": False, "zeroline": False,
+                "type": "category", "autorange": "reversed", "ticks": "", "showgrid": False,
+                "tickvals": list(map(escape_text, labels)), "ticktext": list(map(escape_text, labels.values())),
             },
             "showlegend": False,
-            "margin": {"l": label_margin(result.configuration for result in measured), "r": 16},
+            "margin": {"l": label_margin(labels.values()), "r": 16},
         },
-        height=round(100 + 20 * row),
+        height=100 + 10 * len(traces) + 20 * sum(len(result.nested_step_times) for result in measured),
     )  # fmt: skip
 
 
-def _boxes(result: Result, rows: list[float], quantiles: Sequence[np.ndarray], style: TraceStyle) -> Trace:
-    low, first, middle, third, high = (
-        coordinates(float(one[number]) for one in quantiles) for number in range(len(_QUANTILES))
-    )
-    return {
-        "type": "box", "orientation": "h", "name": escape_text(result.configuration), "y": rows,
-        "lowerfence": low, "q1": first, "median": middle, "q3": third, "upperfence": high,
-        "line": {"color": style.colour, "width": 1.5}, "fillcolor": style.lighten(0.25), "width": 0.7,
-        "hoverinfo": "x+name",
+def _boxes(configuration: str, boxes: Mapping[str, list[float]]) -> Iterator[Trace]:
+    """Draw the boxes in rows of these names. Invisible marks at their medians have one tooltip each."""
+    rows, colour = list(map(escape_text, boxes)), engine_colour(configuration)
+    low, first, middle, third, high = (coordinates(values, 1e3) for values in zip(*boxes.values(), strict=True))
+    yield {
+        "type": "box", "orientation": "h", "name": escape_text(configuration), "meta": escape_text(configuration),
+        "y": rows, "lowerfence": low, "q1": first, "median": middle, "q3": third, "upperfence": high,
+        "line": {"color": colour, "width": 1.5}, "fillcolor": f"{colour}40", "width": 0.7, "hoverinfo": "skip",
     }  # fmt: skip
+    tooltips = [
+        f"{name}: {_quantiles(middle, low, high)}, quartiles {units.format_range((first, third))}"
+        for name, (low, first, middle, third, high) in boxes.items()
+    ]
+    marker = {"opacity": 0, "size": 18}
+    yield scatter("markers", middle, rows, configuration=configuration, tooltips=tooltips, marker=marker)

@@ -42,7 +42,7 @@ def series_table(series: Series) -> Table:
         [
             one_line(point.study),
             one_line(point.created)[:16].replace("T", " "),
-            _step_time(point),
+            step_time(point),
             ("* " if point.study in changed else "") + _versions(series.points, number),
         ]
         for number, point in enumerate(series.points)
@@ -58,7 +58,8 @@ def series_table(series: Series) -> Table:
     )
 
 
-def _step_time(point: Point) -> str:
+def step_time(point: Point) -> str:
+    """Format the step time of a study, with its margin of error."""
     if point.ci95 is None:
         return f"{units.format_seconds(point.step_seconds)} (one process)"
     return units.format_seconds_with_margin(point.step_seconds, point.ci95)

@@ -7,10 +7,6 @@ from collections.abc import Iterator
 from polybench.render.table import DEFAULTS, INTERVALS, Records, Table, TableOptions, number_columns, text_columns
 from polybench.schema import units
 from polybench.schema.measurements import ConfigurationOverhead, OverheadDocument, OverheadIntervals
-from polybench.schema.result import Interval
-
-_MAX_RESIDUAL = 0.15
-"""Relative residual above which the points refute the linear fit, so that it is not a result."""
 
 
 def table(document: OverheadDocument, _: TableOptions = DEFAULTS) -> Table:
@@ -47,25 +43,17 @@ def records(document: OverheadDocument, _: TableOptions) -> Records:
 def _row(configuration: ConfigurationOverhead) -> list[str]:
     if configuration.overhead_seconds is None or configuration.seconds_per_item is None:
         return [configuration.configuration, configuration.status, "", "", ""]
-    if (configuration.max_relative_residual or 0.0) > _MAX_RESIDUAL:
+    if not configuration.is_linear:
         return [configuration.configuration, "not linear", "", "", ""]
     half = configuration.batch_size_at_50pct_overhead
     call = configuration.python_call_overhead_seconds
     return [
         configuration.configuration,
-        _with_interval(configuration.overhead_seconds, configuration.ci95.overhead_seconds),
-        _with_interval(configuration.seconds_per_item, configuration.ci95.seconds_per_item),
+        units.format_seconds_with_ci(configuration.overhead_seconds, configuration.ci95.overhead_seconds),
+        units.format_seconds_with_ci(configuration.seconds_per_item, configuration.ci95.seconds_per_item),
         "" if half is None else units.format_number(half, digits=2),
         "" if call is None else units.format_seconds(call),
     ]
-
-
-def _with_interval(value: float, interval: Interval | None) -> str:
-    text = units.format_seconds(value)
-    if interval is None:
-        return text
-    low, high = (units.format_seconds(max(0.0, bound)) for bound in interval)
-    return f"{text} ({low} to {high})"
 
 
 def _notes(document: OverheadDocument) -> Iterator[str]:
@@ -84,7 +72,7 @@ def _notes(document: OverheadDocument) -> Iterator[str]:
         )
     for configuration in document.configurations:
         residual = configuration.max_relative_residual
-        if residual is not None and residual > _MAX_RESIDUAL:
+        if residual is not None and not configuration.is_linear:
             yield (
                 f"{configuration.configuration}: a point is {units.format_percent(residual)} off the fit;"
                 f" the time per {document.input_kind} depends on the batch size"

@@ -84,6 +84,10 @@ class LayersDocument(Document, kw_only=True):
         return next((one for one in self.configurations if one.configuration == name), None)
 
 
+MAX_RESIDUAL = 0.15
+"""Largest relative residual of a point from the linear fit of an overhead."""
+
+
 class OverheadPoint(msgspec.Struct, frozen=True):
     """The step time at one batch size."""
 
@@ -116,6 +120,11 @@ class ConfigurationOverhead(ConfigurationStatus, kw_only=True):
     python_call_overhead_seconds: Number | None = None
     max_relative_residual: Number | None = None
     points: list[OverheadPoint] = []
+
+    @property
+    def is_linear(self) -> bool:
+        """False if the points refute the linear fit, so that it is not a result."""
+        return self.max_relative_residual is None or self.max_relative_residual <= MAX_RESIDUAL
 
 
 class OverheadDocument(Document, kw_only=True):

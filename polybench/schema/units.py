@@ -77,6 +77,16 @@ def format_seconds_with_margin(value: float, interval: tuple[float, float] | Non
     return format_seconds(value) + _margin(value, interval)
 
 
+def format_seconds_with_ci(value: float, interval: tuple[float, float] | None) -> str:
+    """0.0223 and (0.022, 0.0227) -> "22.3 ms (22.0 ms to 22.7 ms)"; only the time without an interval."""
+    return format_seconds(value) + (f" ({format_range(interval)})" if interval else "")
+
+
+def format_range(interval: tuple[float, float]) -> str:
+    """(0.022, 0.0227) -> "22.0 ms to 22.7 ms"; negative bounds of positive times become 0."""
+    return " to ".join(format_seconds(max(0.0, bound)) for bound in interval)
+
+
 def format_with_margin(value: float, interval: tuple[float, float] | None) -> str:
     """0.746 and (0.72, 0.772) -> "0.746 ±3.5%", half the width; only the number without an interval."""
     return format_number(value) + _margin(value, interval)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 import sys
 from typing import Any
 
 import msgspec
 import pytest
 
+from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.figures import FIGURES, Kind, default_figure, draw, image_export
-from polybench.figures.figure import Figure, NoData, log_axis, style_for, styles_for
+from polybench.figures.figure import (
+    DARK_COLOURS,
+    DARK_PAPER,
+    HOLLOW,
+    NEUTRAL,
+    OPERATIONS,
+    PAPER,
+    Figure,
+    NoData,
+    bar_style,
+    engine_colour,
+    log_axis,
+    styles_for,
+    template,
+)
 from polybench.figures.image_export import caption_for
 from polybench.schema.measurements import Curve, PointReference, PointResult, SweepPoint
 from polybench.schema.study import StudyDocument
@@ -91,13 +108,90 @@ def test_speed_shows_ranked_configurations_fastest_first() -> None:
     assert tf["x"] == [pytest.approx(1.25)]
     assert tf["x"][0] + tf["error_x"]["array"][0] == pytest.approx(comparison.ci95[1], rel=1e-4)
     assert tf["x"][0] - tf["error_x"]["arrayminus"][0] == pytest.approx(comparison.ci95[0], rel=1e-4)
-    assert [one["marker"]["symbol"] for one in (tf, torch, flux)] == ["circle", "circle-open", "circle"]
+    assert [one["marker"]["symbol"] for one in (tf, torch, flux)] == ["circle", "circle", "circle"]
+    assert tf["hovertext"] == ["tf/cpu: 1.25 (1.25 to 1.25) times as fast as torch/cpu"]
+    assert figure.layout["annotations"][0]["y"] == "tf/cpu"
     assert [note["text"] for note in figure.layout["annotations"]][1] == "baseline"
     assert "tf+keras_fit/cpu" in figure.note
 
 
-def test_inconclusive_marks_are_hollow() -> None:
-    assert {trace["marker"]["symbol"] for trace in draw("speed", full_study(processes=1)).traces} == {"circle-open"}
+def test_only_inconclusive_marks_are_hollow_and_a_note_says_so() -> None:
+    figure = draw("speed", full_study(processes=1))
+    assert {trace["name"]: trace["marker"]["symbol"] for trace in figure.traces} == {
+        "tf/cpu": "circle-open",
+        "torch/cpu": "circle",  # the baseline
+        "flux/cpu": "circle-open",
+    }
+    assert HOLLOW in figure.note
+    for name in FIGURES:
+        drawn = draw_full(name)
+        assert ("-open" in str(drawn.traces)) == (HOLLOW in drawn.note), name
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_tooltips_have_units_and_are_the_text_alternative(name: str) -> None:
+    figure = draw_full(name)
+    tooltips = [text for trace in figure.traces for text in trace.get("hovertext", ()) if text]
+    unit = re.compile(r"(s|MiB|%|epoch|FLOP/s|B/s|steps?|times as (fast|long) as torch/cpu|baseline|allocations|\))$")
+    assert [text for text in tooltips if not unit.search(text.partition(", inconclusive")[0])] == []
+    assert figure.text_alternative
+    if not figure.numbers:
+        assert figure.text_alternative == [html.unescape(text) for text in tooltips]
+    for trace in figure.traces:
+        assert "hovertemplate" not in trace
+        assert trace["hoverinfo"] in ("text", "skip")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_an_engine_has_one_colour_that_no_phase_operation_or_source_has(name: str) -> None:
+    engines = {engine_colour(engine) for engine in ENGINES}
+    for trace in draw_full(name).traces:
+        colours = set(re.findall(r"#[0-9a-f]{6}", str(trace)))
+        configuration = trace.get("meta", trace.get("legendgroup"))
+        if isinstance(configuration, str):
+            assert colours <= {engine_colour(configuration), NEUTRAL}
+        else:
+            assert not colours & engines
+
+
+def test_engines_differ_in_colour() -> None:
+    own = [name for name in ENGINES if name not in ("fake", "reference")]
+    assert len({engine_colour(name) for name in own}) == len(own)
+    assert engine_colour("torch+compile@old/cpu#2") == engine_colour("torch/cuda") != engine_colour("torchlike/cpu")
+
+
+def contrast(one: str, other: str) -> float:
+    """Compute the contrast ratio of WCAG 2."""
+    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    values = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_colours_have_contrast_on_paper_and_on_dark_screens() -> None:
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    for light, dark in DARK_COLOURS.items():
+        if light != PAPER:
+            assert contrast(light, PAPER) >= 3, light
+            assert contrast(dark, DARK_PAPER) >= 4.5, dark
+    assert len({*DARK_COLOURS.values()}) == len(DARK_COLOURS)
+    for is_dark, paper in ((False, PAPER), (True, DARK_PAPER)):
+        layout = template(dark=is_dark)["layout"]
+        fonts = [layout["font"], layout["legend"]["font"], layout["annotationdefaults"]["font"]]
+        fonts += [layout["xaxis"]["tickfont"], layout["xaxis"]["title"]["font"]]
+        assert all(contrast(font["color"], paper) >= 4.5 for font in fonts)
+        label = layout["hoverlabel"]
+        assert contrast(label["font"]["color"], label["bgcolor"]) >= 4.5
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_are_not_rotated(name: str) -> None:
+    assert template()["layout"]["xaxis"]["tickangle"] == 0
+    assert "textangle" not in str(draw_full(name).layout)
 
 
 def test_step_times_are_those_of_all_rounds_with_a_separate_warm_up() -> None:
@@ -120,7 +214,11 @@ def test_many_steps_are_binned() -> None:
 
 
 def test_each_process_has_a_box() -> None:
-    (box,) = traces_named(draw_full("distributions"), "tf/cpu")
+    box, marks = traces_named(draw_full("distributions"), "tf/cpu")
+    assert marks["hovertext"][0] == (
+        "tf/cpu, process 1: median 7.92 ms, 5% to 95% 7.84 ms to 8.00 ms, quartiles 7.86 ms to 7.98 ms"
+    )
+    assert box["y"] == marks["y"]
     assert len(box["median"]) == len(box["y"]) == 3
     assert box["median"] == pytest.approx([7.92, 8.0, 8.08])
     for low, first, middle, third, high in zip(
@@ -148,7 +246,8 @@ def test_allocations_are_grouped_by_counter() -> None:
     native, host = draw_full("allocations").traces
     assert native["x"][1] is None
     assert native["x"][::2] == pytest.approx([6e6 / 2**20, 18e6 / 2**20], rel=1e-5)
-    assert native["text"][0] == "2,700"
+    assert native["text"] == ["5.72 MiB", "", "17.2 MiB"]  # no counts on an axis of MiB
+    assert native["hovertext"][0] == "torch/cpu, native: 5.72 MiB in 2,700 allocations"
     assert host["x"] == pytest.approx([3e6 / 2**20, 6e6 / 2**20, 9e6 / 2**20], rel=1e-5)
 
 
@@ -177,9 +276,12 @@ def test_layers_are_in_network_order_with_unattributed_time_last() -> None:
     assert traces_named(figure, "unattributed")[0]["x"][-2:] == [pytest.approx(4.9), pytest.approx(-2.2)]
 
 
-def test_scaling_marks_oversubscribed_points_and_shows_linear_scaling() -> None:
-    curve, linear = draw_full("scaling").traces
-    assert curve["marker"]["symbol"] == ["circle", "circle", "circle-open"]
+def test_scaling_shades_oversubscribed_points_and_shows_linear_scaling() -> None:
+    figure = draw_full("scaling")
+    curve, linear = figure.traces
+    assert curve["marker"]["symbol"] == ["circle", "circle", "circle"]
+    assert [(shape["x0"], shape["x1"]) for shape in figure.layout["shapes"]] == [(3.0, 5.0)]
+    assert curve["hovertext"][-1] == "torch/cpu, threads 4: 190 (180 to 200) images/s, more threads than usable cores"
     assert curve["error_y"]["array"] == pytest.approx([0.0, 10.0, 10.0])
     assert linear["y"] == pytest.approx([100.0, 200.0, 400.0])
 
@@ -188,7 +290,7 @@ def test_history_has_a_mark_per_study_and_segment_levels() -> None:
     figure = draw_full("history")
     level, marks = (one for one in figure.traces if one["name"].startswith("torch/cpu"))
     assert marks["y"] == pytest.approx([10, 10, 20, 20], rel=0.01)
-    assert marks["text"][2] == "20250103-000000-abcd"
+    assert marks["hovertext"][2] == "torch/cpu, lenet, batch 128, host, 20250103-000000-abcd: 20.0 ms ±2.5%"
     assert level["y"] == pytest.approx([10, 10, 20, 20], rel=0.01)
     assert level["line"]["shape"] == "hv"
     one = msgspec.structs.replace(full_history(), series=full_history().series[:1])
@@ -198,10 +300,9 @@ def test_history_has_a_mark_per_study_and_segment_levels() -> None:
 
 
 def test_styles_differ_without_colour() -> None:
-    assert len({(style_for(number).colour, style_for(number).dash) for number in range(42)}) == 42
-    assert len({style_for(number).symbol for number in range(8)}) == 8
-    assert len({style_for(number).hatch for number in range(8)}) == 8
-    assert styles_for(["a", "b"])["b"] == style_for(1)
+    styles = styles_for(f"torch+{number}" for number in range(8))
+    assert len({(style.symbol, style.dash) for style in styles.values()}) == 8
+    assert len({bar_style(OPERATIONS, number)["pattern"]["shape"] for number in range(8)}) == 8
 
 
 @pytest.mark.parametrize("values", [(1.0, 1.02), (0.28, 1.3), (0.001, 900.0), (3.0, 3.0), (8e-5, 9e-5)])
@@ -260,6 +361,7 @@ def test_overhead_shows_points_and_the_fit_from_zero() -> None:
     assert line["y"] == pytest.approx([2.0, 8.4])
     assert (overhead_mark["x"], overhead_mark["y"]) == ([0], [2.0])
     assert overhead_mark["error_y"]["array"] == pytest.approx([0.5])
+    assert overhead_mark["hovertext"] == ["torch/cpu, overhead of a step: 2.00 ms (1.50 ms to 2.50 ms)"]
 
 
 def test_configuration_without_a_fit_has_points() -> None:
@@ -268,6 +370,8 @@ def test_configuration_without_a_fit_has_points() -> None:
     torch = msgspec.structs.replace(torch, overhead_seconds=None, seconds_per_item=None)
     (points,) = draw("overhead", msgspec.structs.replace(document, configurations=[torch, tf])).traces
     assert points["name"] == "torch/cpu"
+    refuted = msgspec.structs.replace(full_overhead().configurations[0], max_relative_residual=0.4)
+    assert len(draw("overhead", msgspec.structs.replace(document, configurations=[refuted])).traces) == 1
     with pytest.raises(NoData, match="the overhead has no times: tf/cpu: no tf"):
         draw("overhead", msgspec.structs.replace(document, configurations=[tf]))
 

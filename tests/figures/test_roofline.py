@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -66,18 +67,18 @@ def test_each_operation_with_matrix_products_is_a_point_with_its_interval(layers
     traces = draw("roofline", layers).traces
     points = [trace for trace in traces if trace.get("legendgroup") == "torch/cpu"]
     values = {
-        (layer, trace["marker"]["symbol"]): (x, y, y - below, y + above)
+        (text.split(", ")[1], trace["marker"]["symbol"]): (x, y, y - below, y + above)
         for trace in points
-        for layer, x, y, above, below in zip(
-            *(trace[name] for name in ("text", "x", "y")),
+        for text, x, y, above, below in zip(
+            *(trace[name] for name in ("hovertext", "x", "y")),
             *(trace["error_y"][name] for name in ("array", "arrayminus")),
             strict=True,
         )
     }
     assert {name: [*map(pytest.approx, point)] for name, point in values.items()} == {
-        ("conv1 + relu", "square"): [8, 40e9, 32e9, 50e9],
-        ("conv1 + relu", "square-open-dot"): [8, 80e9, 64e9, 100e9],
-        ("dense1", "square-open"): [1, 10e9, 8e9, 12.5e9],
+        ("conv1 + relu", "triangle-right"): [8, 40e9, 32e9, 50e9],
+        ("conv1 + relu", "triangle-down"): [8, 80e9, 64e9, 100e9],
+        ("dense1", "triangle-left"): [1, 10e9, 8e9, 12.5e9],
     }
     assert [trace["showlegend"] for trace in points] == [True, False, False]
 
@@ -112,7 +113,9 @@ def test_peak_figure_shows_attainable_performance_of_layers(document: PeakDocume
     assert lines["memory bandwidth: 15.0 GB/s"]
     assert "convolution" not in " ".join(lines)  # not measured
     attainable = lines["attainable by a layer"]
-    assert attainable["text"] == ["conv1 + relu", "conv2 + relu", "dense1", "dense2", "dense3"]
+    assert [text.partition(":")[0] for text in attainable["hovertext"]] == [
+        "conv1 + relu", "conv2 + relu", "dense1", "dense2", "dense3",
+    ]  # fmt: skip
     conv2 = split_layers(find_model("lenet"))[2]
     flops, moved = conv2.flops("forward", 128), conv2.min_bytes_moved("forward", 128)
     assert flops is not None
@@ -135,8 +138,19 @@ def test_each_precision_has_lines(document: PeakDocument) -> None:
 def test_close_layers_share_a_label() -> None:
     positions = [("conv1 + relu", 10.0), *((f"block{n} + relu", 20 + n / 10) for n in range(5)), ("dense", 5.0)]
     assert place_labels(positions, (1.0, 100.0), 600.0) == [
-        (pytest.approx(5), "dense"),
-        (pytest.approx(10), "conv1"),
-        (pytest.approx(20.2, rel=1e-3), "block0 and 4 more"),
+        (pytest.approx(5), 0, "dense"),
+        (pytest.approx(10), 0, "conv1"),
+        (pytest.approx(20.2, rel=1e-3), 0, "block0 and 4 more"),
     ]
-    assert [text for _, text in place_labels([("b", 2.0), ("a", 2.01)], (1.0, 100.0), 600.0)] == ["b, a"]
+    assert [label.text for label in place_labels([("b", 2.0), ("a", 2.01)], (1.0, 100.0), 600.0)] == ["b, a"]
+
+
+def test_labels_do_not_overlap() -> None:
+    layers = [(f"layer number {number}", 2.0 * 1.2**number) for number in range(12)]
+    labels = place_labels(layers, (1.0, 100.0), 600.0)
+    ends: dict[int, float] = {}
+    for label in labels:
+        middle, width = 300 * math.log10(label.x), 6 * len(label.text)
+        assert middle - width / 2 >= ends.get(label.line, 0.0)
+        ends[label.line] = middle + width / 2
+    assert 1 < len(ends) < len(labels)
