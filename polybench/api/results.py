@@ -293,12 +293,12 @@ class ExplanationResult(DocumentResult[ExplanationDocument]):
 
 
 def load_section(name: str, store: Store) -> Section:
-    """Load a study with all related saved documents, or a sweep; raises BadInput for other kinds."""
+    """Load a study with all related saved documents, a sweep or an overhead; raises BadInput for other kinds."""
     document = load_document(name, store)
-    if isinstance(document, SweepDocument):
+    if isinstance(document, SweepDocument | OverheadDocument):
         return document
     if not isinstance(document, StudyDocument):
-        raise BadInput(f"{name} is neither a study nor a sweep; the report of a study includes its layers and peaks")
+        raise BadInput(f"{name} is not a study, sweep or overhead; the report of a study includes its layers and peaks")
     return study_section(document, store)
 
 

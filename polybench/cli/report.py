@@ -9,7 +9,7 @@ import typer
 
 from polybench.cli.options import with_options
 from polybench.cli.output import OutputOptions, anonymize_if_requested, check_writable, echo, write
-from polybench.schema.measurements import SweepDocument
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 
 if TYPE_CHECKING:
     from polybench.html_report import Section
@@ -21,7 +21,7 @@ def report(
         list[str],
         typer.Argument(
             metavar="ID...",
-            help="Studies or sweeps: IDs, unique prefixes, `last`, `sweep-last`, or paths of JSON files.",
+            help="Studies, sweeps or overheads: IDs, unique prefixes, `last`, `sweep-last`, or paths of JSON files.",
         ),
     ],
     options: OutputOptions,
@@ -30,7 +30,7 @@ def report(
     """Write an HTML report of saved studies: tables, figures, explanations, parity checks and plain scripts.
 
     The report is one file that needs no network. It includes saved layers and explanations of a study, and
-    the curves, best configurations and table of a sweep.
+    the curves, best configurations and table of a sweep, or the fits of an overhead.
 
     Example: polybench report last -o report.html
     """
@@ -46,7 +46,7 @@ def report(
 
 
 def _anonymize(section: Section, options: OutputOptions) -> Section:
-    if isinstance(section, SweepDocument):
+    if isinstance(section, SweepDocument | OverheadDocument):
         return anonymize_if_requested(section, options)
     return section._replace(
         study=anonymize_if_requested(section.study, options),

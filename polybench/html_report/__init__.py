@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from polybench.html_report import page
 from polybench.html_report.study_section import StudySection, build_view, overview
-from polybench.html_report.sweep_section import build_sweep_view
-from polybench.schema.measurements import SweepDocument
+from polybench.html_report.sweep_section import build_overhead_view, build_sweep_view
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.study import StudyDocument
 
 __all__ = ["Section", "StudySection", "render_report"]
 
-Section = StudySection | SweepDocument
+Section = StudySection | SweepDocument | OverheadDocument
 """A section of a report."""
 
 
@@ -25,19 +25,16 @@ def render_report(sections: Sequence[Section], home: str | None = None) -> str:
     """Render a report as one HTML page; raises BadInput if jinja2 or plotly is not installed.
 
     Args:
-        sections: at least one study with its related documents, or sweep.
+        sections: at least one study with its related documents, sweep or overhead.
         home: address of the list of studies if `polybench view` serves the report.
     """
-    views = [
-        build_sweep_view(section, number) if isinstance(section, SweepDocument) else build_view(section, number)
-        for number, section in enumerate(sections, start=1)
-    ]
+    views = [_build(section, number) for number, section in enumerate(sections, start=1)]
     counts = Counter(view["title"] for view in views)
     for view in views:
         if counts[view["title"]] > 1:
             view["title"] += f", {view['study'].id}"
     studies = [view for view in views if isinstance(view["study"], StudyDocument)]
-    kinds = "studies" if len(studies) == len(views) else "reports" if studies else "sweeps"
+    kinds = "studies" if len(studies) == len(views) else "reports"
     return page.render_template(
         "report.html.j2",
         views=views,
@@ -48,3 +45,11 @@ def render_report(sections: Sequence[Section], home: str | None = None) -> str:
         home=home,
         **page.figure_scripts(figure for view in views for figure in view["all_figures"]),
     )
+
+
+def _build(section: Section, number: int) -> page.View:
+    if isinstance(section, StudySection):
+        return build_view(section, number)
+    if isinstance(section, SweepDocument):
+        return build_sweep_view(section, number)
+    return build_overhead_view(section, number)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polybench.errors import BadInput, __version__, install_command
 from polybench.figures import FIGURES, Kind, draw
-from polybench.figures.figure import Figure, NoData, template
+from polybench.figures.figure import DARK_COLOURS, Figure, NoData, engine_colour, template
 from polybench.figures.image_export import plotly_javascript
 from polybench.schema.metadata import Host, ToolVersion
 from polybench.schema.printable import printable
@@ -63,7 +63,16 @@ def _environment() -> Any:
         """Allow line breaks after `+` and `/`, as in `torch+channels_last/cpu`."""
         return Markup(re.sub(r"([+/])", r"\1<wbr>", str(escape(name))))
 
-    environment.filters["soft_break"] = soft_break
+    def headings(section: Markup) -> list[tuple[str, Markup]]:
+        """List IDs and titles of the headings of a section, for its table of contents."""
+        return [(one, Markup(title)) for one, title in re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', section)]
+
+    def swatch(configuration: str) -> str:
+        """Return the colour of an engine in the figures, as CSS for both themes."""
+        colour = engine_colour(configuration)
+        return f"light-dark({colour}, {DARK_COLOURS[colour]})"
+
+    environment.filters |= {"soft_break": soft_break, "headings": headings, "swatch": swatch}
     return environment
 
 
@@ -122,6 +131,8 @@ class FigureView(NamedTuple):
     kind: Kind
     title: str
     note: str
+    numbers: Sequence[str]
+    """The figure as text."""
     traces: list[dict[str, Any]]
     layout: dict[str, Any]
 
@@ -139,16 +150,17 @@ def figure_views(documents: Mapping[Kind, Drawable], prefix: str) -> Iterator[Fi
 def make_figure_view(figure: Figure, name: str, prefix: str) -> FigureView:
     """Convert a figure; its element ID starts with `prefix`."""
     layout = figure.layout | {"height": figure.height, "margin": _MARGIN | figure.layout.get("margin", {})}
-    return FigureView(f"{prefix}-{name}", name, FIGURES[name].kind, figure.title, figure.note, figure.traces, layout)
+    texts = figure.title, figure.note, figure.text_alternative
+    return FigureView(f"{prefix}-{name}", name, FIGURES[name].kind, *texts, figure.traces, layout)
 
 
 def figure_scripts(figures: Iterable[FigureView]) -> View:
-    """Return the values of `scripts.html.j2`: both scripts, the figures' data, and the light and dark templates."""
+    """Return the values of `scripts.html.j2`: both scripts, the figures' data, and the light and dark styles."""
     data = {figure.id: {"data": figure.traces, "layout": figure.layout} for figure in figures}
     return {
         "report_script": report_script(),
         "plotly_script": plotly_script(),
-        "figure_json": {"figures": data, "light": template(), "dark": template(dark=True)},
+        "figure_json": {"figures": data, "light": template(), "dark": template(dark=True), "darkColours": DARK_COLOURS},
     }
 
 

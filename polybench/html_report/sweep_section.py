@@ -1,39 +1,65 @@
-"""Section of a report about a sweep: curves, best points and tables."""
+"""Section of a report about a sweep or an overhead: curves, results and the studies of the points."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybench.html_report.page import View, environment_rows, figure_views, format_command
+from polybench.render import overhead as overhead_table
 from polybench.render import sweep as sweep_table
-from polybench.render.table import TableOptions
+from polybench.render.table import Table, TableOptions
 from polybench.schema import units
-from polybench.schema.measurements import SweepDocument
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 
 
 def build_sweep_view(sweep: SweepDocument, number: int) -> View:
     """Build the texts of the section with this number; its element IDs in the page start with `id`."""
-    section_id, table = f"s{number}", sweep_table.table(sweep, TableOptions(published=True))
-    return {
-        "template": "sweep.html.j2",
-        "id": section_id,
-        "study": sweep,
+    table = sweep_table.table(sweep, TableOptions(published=True))
+    return _view(sweep, number, table) | {
         "title": sweep_title(sweep),
         "headline": headline(sweep),
-        "header_lines": [*table.title, ", ".join(_axis(*axis) for axis in sweep.axes.items())],
-        "summary": table.summary,
-        "table": table,
-        "all_figures": list(figure_views({"sweep": sweep}, section_id)),
-        "notes": table.notes,
-        "published": table.published,
-        "command": format_command(sweep.argv),
+        "header_lines": [*table.title, *(_axis(*axis) for axis in sweep.axes.items())],
+        "all_figures": list(figure_views({"sweep": sweep}, f"s{number}")),
+        "configurations": [result.configuration for _, result in sweep_table.sort_points(sweep)],
         "points": [(units.format_point(point.parameters), point.id) for point in sweep.points],
-        "environment": environment_rows(sweep.host, sweep.polybench),
     }
 
 
-def sweep_title(sweep: SweepDocument) -> str:
+def build_overhead_view(overhead: OverheadDocument, number: int) -> View:
+    """Build the texts of the section about an overhead."""
+    table = overhead_table.table(overhead)
+    return _view(overhead, number, table) | {
+        "title": sweep_title(overhead),
+        "headline": overhead_headline(overhead),
+        "header_lines": [*table.title, _axis("batch_size", overhead.batch_sizes)],
+        "all_figures": list(figure_views({"overhead": overhead}, f"s{number}")),
+        "configurations": [one.configuration for one in overhead.configurations],
+        "points": [
+            (f"batch size {size:,}", study) for size, study in zip(overhead.batch_sizes, overhead.studies, strict=False)
+        ],
+    }
+
+
+def _view(document: Any, number: int, table: Table) -> View:
+    return {
+        "template": "sweep.html.j2",
+        "id": f"s{number}",
+        "study": document,
+        "summary": table.summary,
+        "table": table,
+        "notes": table.notes,
+        "published": table.published,
+        "command": format_command(document.argv),
+        "environment": environment_rows(document.host, document.polybench),
+    }
+
+
+def sweep_title(document: SweepDocument | OverheadDocument) -> str:
     """Return the title of a sweep, or its network and axes."""
-    axes = " and ".join(axis.replace("_", " ") for axis in sweep.axes)
-    return sweep.title or f"{sweep.model} over {axes}"
+    if isinstance(document, OverheadDocument):
+        return f"{document.model}, overhead of a step"
+    axes = " and ".join(axis.replace("_", " ") for axis in document.axes)
+    return document.title or f"{document.model} over {axes}"
 
 
 def headline(sweep: SweepDocument) -> str:
@@ -49,6 +75,16 @@ def headline(sweep: SweepDocument) -> str:
     text = f"{best.configuration} has the highest throughput: {rate} {sweep.input_kind}s/s ({point})"
     same = [f"{one.configuration} ({units.format_point(one.parameters)})" for one in others]
     return f"{text}; no significant difference to {', '.join(same)}." if same else f"{text}."
+
+
+def overhead_headline(overhead: OverheadDocument) -> str:
+    """List the overheads of all configurations whose step times are linear in the batch size."""
+    fitted = [
+        f"{one.configuration} {units.format_seconds(one.overhead_seconds)}"
+        for one in overhead.configurations
+        if one.overhead_seconds is not None and one.is_linear
+    ]
+    return f"Overhead of a step: {', '.join(fitted)}." if fitted else "No step time is linear in the batch size."
 
 
 def _axis(name: str, values: list[int]) -> str:

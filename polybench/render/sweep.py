@@ -38,7 +38,7 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
             *text_columns(*_label_titles(sweep)),
             *number_columns("step time", f"{sweep.input_kind}s/s", "speedup", *efficiency),
         ],
-        rows=[_row(point, result, by_threads) for point, result in _sort_points(sweep)],
+        rows=[_row(point, result, by_threads) for point, result in sort_points(sweep)],
         tables=[*([costs] if costs else []), *map(_grid_table, sweep.thread_pools)],
         notes=[*_notes(sweep), *sweep.warnings],
         summary=list(_summary(sweep)),
@@ -65,7 +65,7 @@ def records(sweep: SweepDocument, _: TableOptions) -> Records:
     return Records([*fields, "efficiency", *_COSTS, "oversubscribed", "study"], rows)
 
 
-def _sort_points(sweep: SweepDocument) -> list[tuple[SweepPoint, PointResult]]:
+def sort_points(sweep: SweepDocument) -> list[tuple[SweepPoint, PointResult]]:
     """Group results by configuration, in the order of the curves; those without a curve come last."""
     results = [(point, result) for point in sweep.points for result in point.configurations]
     order = {curve.configuration: number for number, curve in enumerate(sweep.curves)}
@@ -134,7 +134,7 @@ def _cost_table(sweep: SweepDocument) -> Table | None:
 
     It follows a comparison of cloud CPUs from 2017: https://minimaxir.com/2017/07/cpu-or-gpu/
     """
-    measured = [(point, one) for point, one in _sort_points(sweep) if one.epoch_seconds is not None]
+    measured = [(point, one) for point, one in sort_points(sweep) if one.epoch_seconds is not None]
     if all(result.dollars_per_epoch is None for _, result in measured):
         return None
     reference = sweep.reference

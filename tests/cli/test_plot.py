@@ -119,4 +119,4 @@ def test_a_roofline_needs_measured_peaks(store: Store, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(encode(document))
         printed("plot", tmp_path / name, "-o", file)
         assert title in file.read_text()
-        assert "neither a study nor a sweep" in refused("report", tmp_path / name, "-o", file)
+        assert "is not a study, sweep or overhead" in refused("report", tmp_path / name, "-o", file)

@@ -204,6 +204,8 @@ def test_a_saved_overhead_is_listed_and_printed_again(measured: Measured, tmp_pa
             "--figure speed: expected a study, but overhead-last is an overhead; its figures are: overhead"
         ),
         ("diff", "overhead-last", "last"): "is an overhead, not a study; use polybench show or plot",
-        ("report", "overhead-last"): "neither a study nor a sweep",
     }.items():
         assert message in refused(*wrong, *where)
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    printed("report", "overhead-last", "-o", tmp_path / "overhead.html", *where)
+    assert "overhead of a step" in (tmp_path / "overhead.html").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+TICK = "document.querySelector('.plot .xtick text')"
+
+
 class Opened(Visitor):
     """Report whose scripts have been loaded."""
 
@@ -45,7 +49,7 @@ class Opened(Visitor):
     def column(self, name: str) -> list[str]:
         """Return the texts of a column in the visible rows of the first table."""
         configurations = self.page.locator(f'#s1-rows tbody tr:visible > [data-column="{name}"]')
-        return [text.replace("not ranked", "") for text in configurations.all_text_contents()]
+        return [re.sub("not ranked|(among the )?fastest", "", text) for text in configurations.all_text_contents()]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +92,44 @@ def test_filter_hides_rows_and_counts_the_others(opened: Opened) -> None:
     assert len(opened.column("configuration")) == 5
 
 
+def test_filter_hides_configurations_in_figures(opened: Opened) -> None:
+    def wait_for(figure: str, *configurations: str) -> None:
+        opened.page.locator(f'[data-figure="s1-{figure}"]').scroll_into_view_if_needed()
+        opened.page.wait_for_function(
+            "([name, expected]) => [...new Set(document.querySelector(`[data-figure='s1-${name}']`).data"
+            "?.flatMap(({ meta }) => meta ?? []))].sort().join() === expected",
+            arg=[figure, ",".join(sorted(configurations))],
+        )
+
+    wait_for("speed", "tf/cpu", "torch/cpu", "flux/cpu")
+    opened.page.locator('[data-filter="s1-rows"]').fill("torch")
+    for figure in ("speed", "startup", "distributions", "layers"):
+        wait_for(figure, "torch/cpu")
+    assert opened.page.locator('[data-figure="s1-speed"] .annotation-text').all_text_contents() == ["baseline"]
+    opened.page.locator('[data-filter="s1-rows"]').fill("")
+    wait_for("speed", "tf/cpu", "torch/cpu", "flux/cpu")
+    assert opened.messages == []
+
+
+def test_contents_lead_to_every_section(opened: Opened) -> None:
+    links = opened.page.locator('nav[aria-label^="Contents of lenet"]').first.get_by_role("link")
+    assert {"Results", "Figures", "Parity check", "Glossary"} <= set(links.all_text_contents())
+    for link in links.all():
+        assert opened.page.locator(link.get_attribute("href")).count() == 1
+
+
+@pytest.mark.parametrize(("width", "scrolls"), [(390, True), (1280, False)])
+def test_tables_show_a_hint_if_they_scroll(browser: Any, report: Path, width: int, scrolls: bool) -> None:
+    page = Opened(browser, report, viewport={"width": width, "height": 844}).page
+    page.locator("#s1-rows").scroll_into_view_if_needed()
+    hints = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter((one) => one.checkVisibility()).map((one) =>"
+        " [one.scrollWidth > one.clientWidth, getComputedStyle(one, '::before').visibility === 'visible'])"
+    )
+    assert hints[0] == [scrolls, scrolls]
+    assert all(does_scroll == is_visible for does_scroll, is_visible in hints)
+
+
 def test_columns_can_be_shown_and_hidden(opened: Opened) -> None:
     column = opened.page.locator('#s1-rows tbody [data-column="import_time"]').first
     assert not column.is_visible()
@@ -101,17 +143,17 @@ def test_columns_can_be_shown_and_hidden(opened: Opened) -> None:
 def test_theme_button_changes_page_and_figures(opened: Opened) -> None:
     def colours() -> list[str]:
         values: list[str] = opened.page.evaluate(
-            "[getComputedStyle(document.body).backgroundColor,"
-            " getComputedStyle(document.querySelector('.plot .xtick text')).fill]"
+            f"[getComputedStyle(document.body).backgroundColor, getComputedStyle({TICK}).fill]"
         )
         return values
 
     light = colours()
     opened.page.locator("#theme").click()
+    opened.page.wait_for_function(f"light => getComputedStyle({TICK}).fill !== light", arg=light[1])
     dark = colours()
     assert (light[0], dark[0]) == ("rgb(255, 255, 255)", "rgb(20, 23, 27)")
-    assert light[1] != dark[1]
     opened.page.locator("#theme").click()
+    opened.page.wait_for_function(f"light => getComputedStyle({TICK}).fill === light", arg=light[1])
     assert colours() == light
 
 

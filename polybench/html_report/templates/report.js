@@ -60,6 +60,7 @@
     const visible = rows.filter((row) => !row.hidden).length;
     const status = document.querySelector(`[data-count="${input.dataset.filter}"]`);
     status.textContent = words.length ? `${visible} of ${rows.length} rows` : "";
+    redraw(elements.filter((element) => element.closest("article") === table.closest("article")));
   }
 
   function toggleColumn(box) {
@@ -83,8 +84,31 @@
     return !isPrinting && (theme ? theme === "dark" : darkMode.matches);
   }
 
-  function layoutFor(element) {
-    const layout = structuredClone(figureData.figures[element.dataset.figure].layout);
+  // Returns data and layout in the colours of the theme, without the configurations whose rows are all hidden.
+  function contents(element) {
+    const json = JSON.stringify(figureData.figures[element.dataset.figure]);
+    const { darkColours } = figureData;
+    const figure = JSON.parse(isDark() ? json.replace(/#[0-9a-f]{6}/g, (one) => darkColours[one] ?? one) : json);
+    const hidden = hiddenConfigurations(element);
+    const isShown = (name) => !hidden.has(name);
+    figure.data = figure.data.filter(({ meta }) => Array.isArray(meta) || isShown(meta));
+    for (const trace of figure.data) {
+      const { meta } = trace;
+      if (!Array.isArray(meta)) continue;
+      const pick = (values) => (Array.isArray(values[0]) ? values.map(pick) : values.filter((_, i) => isShown(meta[i])));
+      for (const name of ["x", "y", "text", "hovertext", "meta"]) if (trace[name]) trace[name] = pick(trace[name]);
+    }
+    figure.layout.annotations = figure.layout.annotations?.filter(({ name }) => isShown(name));
+    return figure;
+  }
+
+  function hiddenConfigurations(element) {
+    const rows = [...(element.closest("article")?.querySelectorAll("[data-configuration]") ?? [])];
+    const visible = new Set(rows.filter((row) => !row.hidden).map((row) => row.dataset.configuration));
+    return new Set(rows.map((row) => row.dataset.configuration).filter((name) => !visible.has(name)));
+  }
+
+  function layoutFor(element, layout) {
     layout.template = isDark() ? figureData.dark : figureData.light;
     const width = isPrinting ? PAPER_WIDTH : element.clientWidth;
     layout.width = width;
@@ -112,22 +136,25 @@
   }
 
   function drawFigure(element) {
-    const { data } = figureData.figures[element.dataset.figure];
+    const { data, layout } = contents(element);
     const config = { displayModeBar: false, responsive: false, scrollZoom: false };
     if (!element.classList.contains("drawn")) {
       element.replaceChildren();
       element.classList.add("drawn");
     }
-    return Plotly.react(element, data, layoutFor(element), config);
+    return Plotly.react(element, data, layoutFor(element, layout), config);
   }
 
   const elements = [...document.querySelectorAll(".plot")];
-  const pending = new Set(); // near the visible part of the page and not drawn yet
+  const pending = new Set(); // near the visible part of the page and not drawn yet, or outdated
   let isDrawing = false;
 
   // Reserves the height of each figure, so that drawing does not move the page.
   function reserveHeight() {
-    for (const element of elements) element.style.minHeight = `${layoutFor(element).height}px`;
+    for (const element of elements) {
+      const { layout } = structuredClone(figureData.figures[element.dataset.figure]);
+      element.style.minHeight = `${layoutFor(element, layout).height}px`;
+    }
   }
 
   // Draws one figure at a time, so that the page stays responsive.
@@ -153,14 +180,15 @@
         }
         drawPending();
       },
-      { rootMargin: "50% 0px" },
+      { rootMargin: "100% 0px" },
     );
     for (const element of elements) observer.observe(element);
   }
 
-  function redraw() {
+  function redraw(outdated = elements) {
     reserveHeight();
-    if (Plotly) elements.filter((element) => element.classList.contains("drawn")).forEach(drawFigure);
+    for (const element of outdated) if (element.classList.contains("drawn")) pending.add(element);
+    drawPending();
   }
 
   function drawAll() {
