@@ -34,7 +34,7 @@ def list_studies(
     from polybench.render.study_list import render
     from polybench.runner.checkpoint import CheckpointStore, summarize_unsaved
     from polybench.storage.store import Store, results_folder
-    from polybench.storage.summaries import drop_resumable, filter_summaries
+    from polybench.storage.summaries import drop_resumable, filter_summaries, sweep_by_point
 
     store = Store(results_folder(results))
     saved = store.summaries()
@@ -46,7 +46,7 @@ def list_studies(
     resumable = {*CheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}
     now = time.time()
     selected = filter_summaries(studies, filters)
-    sweep_of = {id: study.id for study in selected if study.points is not None for id in study.points.studies}
+    sweep_of = sweep_by_point(selected)
     rows = [_row(study, now, resumable, sweep_of) for study in selected]
     message = _no_studies(len(studies), filters)
     print_table(rows, format, lambda rows: render(rows, terminal_width(), show_points=show_points) if rows else message)

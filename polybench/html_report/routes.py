@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -27,12 +27,13 @@ from polybench.html_report.server_pages import (
     list_page,
     report_page,
 )
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store, load_dismissed
-from polybench.storage.summaries import NO_FILTERS, Filters, StudySummary, filters_from_text
+from polybench.storage.summaries import Filters, StudySummary, filter_summaries, filters_from_text, sweep_by_point
 
-MAX_SECTIONS, MAX_STUDIES, MAX_SWEEPS = 12, 300, 50
-"""Limits: sections of a report, newest studies of a history, sweeps in the list."""
+MAX_SECTIONS, MAX_STUDIES = 12, 300
+"""Limits: sections of a report, newest studies of a history."""
 _MAX_QUERY_FIELDS = 200
 _MAX_DIGITS = 7
 """Limit for the number of a page."""
@@ -86,12 +87,11 @@ class Router:
 
     def _list(self, query: Query) -> Page:
         filters, fields = _filters(query)
-        studies = self._store.summaries()
-        matching = [study for study in studies if filters.matches(study)]
-        number = _page_number(dict(query).get("page", "1"))
-        is_first = number == 1 and filters == NO_FILTERS
-        sweeps = list(itertools.islice(self._store.sweeps(), MAX_SWEEPS)) if is_first else []
-        return list_page(matching, len(studies), fields, number, sweeps)
+        saved = sorted(self._saved().values(), key=lambda one: (one.started_at, one.file))
+        points = sweep_by_point(saved)
+        matching = [one for one in filter_summaries(saved, filters) if one.file not in points]
+        total = sum(one.file not in points for one in saved)
+        return list_page(matching, total, fields, _page_number(dict(query).get("page", "1")))
 
     def _report(self, query: Query) -> Page:
         names = _ids(query)
@@ -101,14 +101,17 @@ class Router:
 
     def _diff(self, query: Query) -> Page:
         """Compare `a` with `b`, or two studies selected in the list, in the order of their start."""
-        fields, studies = dict(query), self._by_name()
+        fields = dict(query)
         names = [fields[side] for side in ("a", "b") if side in fields] or _ids(query)
         if len(names) != 2:
             raise BadInput(f"{len(names)} studies selected: a comparison needs two")
-        pair = [self._find(name, studies) for name in names]
+        saved = self._saved()
+        pair = [_find(name, saved) for name in names]
         if "a" not in fields:
             pair.sort(key=lambda study: study.started_at)
-        a, b = map(self._store.read, pair)
+        if any(one.kind != "study" for one in pair):
+            raise BadInput("a comparison needs two studies; a sweep or overhead cannot be compared")
+        a, b = (self._store.read(one, StudyDocument) for one in pair)
         return diff_page(diff(a, b, TOLERANCE, saved=self._store.summaries()), [study.file for study in pair])
 
     def _history(self, query: Query) -> Page:
@@ -120,20 +123,23 @@ class Router:
         return history_page(document, dict(fields), study_count)
 
     def _section(self, name: str) -> Section:
-        for sweep in self._store.sweeps():
-            if sweep.id == name:
-                return sweep
-        study: StudyDocument = self._store.read(self._find(name, self._by_name()))
+        found = _find(name, self._saved())
+        if found.kind == "sweep":
+            return self._store.read(found, SweepDocument)
+        if found.kind == "overhead":
+            return self._store.read(found, OverheadDocument)
+        study = self._store.read(found, StudyDocument)
         return StudySection(study, *related_documents(study, self._store))
 
-    def _by_name(self) -> dict[str, StudySummary]:
-        """Map IDs, which addresses contain, to studies."""
-        return {study.file: study for study in self._store.summaries()}
+    def _saved(self) -> dict[str, StudySummary]:
+        """Map IDs, which addresses contain, to studies, sweeps and overheads."""
+        return {one.file: one for one in (*self._store.summaries(), *self._store.sweep_summaries())}
 
-    def _find(self, name: str, studies: dict[str, StudySummary]) -> StudySummary:
-        if name not in studies:
-            raise _NotFound(f"No saved study has the ID {name!r}.")
-        return studies[name]
+
+def _find(name: str, saved: Mapping[str, StudySummary]) -> StudySummary:
+    if name not in saved:
+        raise _NotFound(f"No saved study has the ID {name!r}.")
+    return saved[name]
 
 
 def _ids(query: Query) -> list[str]:

@@ -14,12 +14,10 @@ import msgspec
 from polybench.figures import draw
 from polybench.html_report import Section, page, render_report
 from polybench.html_report.page import FigureView, View
-from polybench.html_report.sweep_section import sweep_title
 from polybench.render import diff
 from polybench.render.history import series_table
-from polybench.schema import units
+from polybench.render.study_list import fastest_text, workload_text
 from polybench.schema.analyses import DiffDocument, HistoryDocument
-from polybench.schema.measurements import SweepDocument
 from polybench.storage.summaries import StudySummary
 
 FORM_ACTION = "form-action 'self'"
@@ -91,21 +89,14 @@ PAGE_SIZE = 50
 """Studies per page."""
 
 
-def list_page(
-    matching: Sequence[StudySummary],
-    total: int,
-    filters: Sequence[tuple[str, str]],
-    number: int,
-    sweeps: Sequence[SweepDocument],
-) -> Page:
-    """Create a page of the list of saved studies, the newest first, and list sweeps below it.
+def list_page(matching: Sequence[StudySummary], total: int, filters: Sequence[tuple[str, str]], number: int) -> Page:
+    """Create a page of the list of saved studies, sweeps and overheads, the newest first.
 
     Args:
-        matching: studies that match the filters, the oldest first.
-        total: number of saved studies.
+        matching: those that match the filters, the oldest first.
+        total: number of all.
         filters: names and texts of the filters in use.
         number: of the page, from 1; the last page if it is too large.
-        sweeps: the newest first.
     """
     pages = max(1, -(-len(matching) // PAGE_SIZE))
     number = min(max(1, number), pages)
@@ -116,7 +107,7 @@ def list_page(
 
     return _page(
         "list.html.j2",
-        studies=matching[max(0, end - PAGE_SIZE) : end][::-1],
+        studies=list(map(_list_row, matching[max(0, end - PAGE_SIZE) : end][::-1])),
         matching=len(matching),
         total=total,
         number=number,
@@ -124,6 +115,15 @@ def list_page(
         filters=dict(filters),
         fields=FIELDS,
         page_url=page_url,
-        format_seconds=units.format_seconds,
-        sweeps=[(sweep.id, sweep_title(sweep), sweep.created, sweep.host.hostname) for sweep in sweeps],
     )
+
+
+def _list_row(study: StudySummary) -> View:
+    points, fastest = study.points, study.fastest
+    row = msgspec.structs.asdict(study) | {
+        "axes": points and points.axes,
+        "points": points and len(points.studies),
+        "planned": points and points.point_count,
+        "fastest": fastest and msgspec.structs.asdict(fastest),
+    }
+    return row | {"workload": workload_text(row), "fastest": fastest_text(row)}

@@ -57,17 +57,21 @@ def _group_by_sweep(rows: Sequence[StudyRow], show_points: bool) -> Iterator[Stu
 
 
 def _texts(row: StudyRow) -> dict[str, str]:
-    workload = [row["model"], row["dataset"], row["batch_size"] and f"batch {row['batch_size']}"]
-    if row["axes"]:
-        workload = [row["model"], _points(row)]
     return {
         "id": ("  " if row["sweep"] else "") + row["id"] + _state_label(row),
         "age": units.format_age(row["age_seconds"]),
         "title": _truncate(row["title"] or ""),
-        "workload": _truncate(", ".join(filter(None, workload))),
-        "fastest": _fastest(row),
+        "workload": _truncate(workload_text(row)),
+        "fastest": fastest_text(row),
         "engines": _configurations(row["configurations"]),
     }
+
+
+def workload_text(row: StudyRow) -> str:
+    """Describe the network with its data, or with the points of a sweep."""
+    batch_size = row["batch_size"] and f"batch {row['batch_size']}"
+    workload = [row["model"], _points(row)] if row["axes"] else [row["model"], row["dataset"], batch_size]
+    return ", ".join(filter(None, workload))
 
 
 def _points(row: StudyRow) -> str:
@@ -77,7 +81,7 @@ def _points(row: StudyRow) -> str:
     return f"{number} over {units.format_axes(row['axes'])}"
 
 
-def _fastest(row: StudyRow) -> str:
+def fastest_text(row: StudyRow) -> str:
     """Format the best step time, or the best throughput of a sweep, whose points may differ in batch size."""
     fastest = row["fastest"]
     if not fastest:

@@ -113,7 +113,9 @@ class Store:
         return _readable(paths, StudyDocument)
 
     def _path(self, study: StudySummary) -> Path:
-        return self.folder / f"{study.file}.json"
+        folder = DOCUMENT_KINDS[study.kind].folder
+        assert folder is not None
+        return self.folder / folder / f"{study.file}.json"
 
     def layers(self) -> list[LayersDocument]:
         """Return all readable layers documents, the newest first."""
@@ -139,13 +141,13 @@ class Store:
         """
         return _load(_find_by_prefix(self.files(_kind(type_)), name, _kind(type_)), type_, name)
 
-    def read(self, study: StudySummary) -> StudyDocument:
-        """Load the document of a summary.
+    def read(self, summary: StudySummary, type_: type[D]) -> D:
+        """Load the document of a summary, which is of this type.
 
         Raises:
             BadInput: it cannot be read.
         """
-        return _load(self._path(study), StudyDocument)
+        return _load(self._path(summary), type_)
 
     def load(self, name: str) -> StudyDocument:
         """Load the study with this ID, unique prefix of an ID, path, or `last`, the one started last.

@@ -422,6 +422,11 @@ def _time(text: str | None, option: str, *, end: bool = False) -> float | None:
     return seconds + 86400 if end and len(text) <= len("2026-11-01") else seconds
 
 
+def sweep_by_point(summaries: Sequence[StudySummary]) -> dict[str, str]:
+    """Map the IDs of studies that are points of a sweep or overhead to its ID."""
+    return {id: one.id for one in summaries if one.points is not None for id in one.points.studies}
+
+
 def drop_resumable(sweeps: Sequence[StudySummary], resumable: Sequence[StudySummary]) -> list[StudySummary]:
     """Return the sweeps without a resumable run; an interrupted sweep has a document as well."""
     studies = {id for one in resumable if one.points is not None for id in one.points.studies}

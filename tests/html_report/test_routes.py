@@ -14,7 +14,7 @@ from polybench.html_report.server_pages import PAGE_SIZE
 from polybench.schema.study import StudyDocument, to_json
 from polybench.storage.store import Store
 from tests.factories import measured, saved_again, study
-from tests.figures.documents import full_layers, full_study, full_sweep
+from tests.figures.documents import full_layers, full_overhead, full_study, full_sweep
 from tests.html_report.test_report import MALICIOUS, malicious_study
 
 
@@ -118,6 +118,28 @@ def test_report_of_several_studies_and_a_sweep(tmp_path: Path) -> None:
     assert router.dispatch("/report").status == 400
     many = "&".join(f"id={number}" for number in range(MAX_SECTIONS + 1))
     assert "a report needs 1 to 12" in router.dispatch(f"/report?{many}").page.text
+
+
+def test_a_sweep_or_overhead_is_one_line_without_its_points(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    points = [study_at(number) for number in (1, 2, 3)]
+    for one in (*points, study_at(4)):
+        store.save(one)
+    sweep = full_sweep()
+    parts = [msgspec.structs.replace(point, id=points[number].id) for number, point in enumerate(sweep.points)]
+    store.save(msgspec.structs.replace(sweep, points=parts))
+    store.save(msgspec.structs.replace(full_overhead(), batch_sizes=[1], studies=[study_at(4).id]))
+    router = Router(store)
+    page = text(router, "/")
+    assert sorted(names(page)) == [full_overhead().id, sweep.id]
+    assert "lenet, 3 points over threads 1, 2, 4" in page
+    assert "190 images/<wbr>s torch/<wbr>cpu, threads 4" in page
+    assert "2 studies" in page
+    assert names(text(router, "/?engine=torch&since=2025-01-01")) == names(page)
+    report = text(router, f"/report?id={full_overhead().id}")
+    assert "Overhead of a step: torch/cpu 2.00 ms." in report
+    assert f'<a href="/report?id={study_at(4).id}">' in report  # a point
+    assert "cannot be compared" in router.dispatch(f"/diff?a={sweep.id}&b={points[0].id}").page.text
 
 
 def test_comparison_is_from_older_to_newer_and_can_be_swapped(tmp_path: Path) -> None:

@@ -68,24 +68,24 @@ browser = pytest.fixture(launched, scope="module")
 def test_studies_can_be_filtered_selected_and_compared(browser: Any, address: str) -> None:
     visitor = Visitor(browser, address, viewport={"width": 1280, "height": 900})
     page = visitor.page
-    assert page.locator(".studies tbody tr").count() == 4
+    assert page.locator(".studies tbody tr").count() == 5  # one is a sweep
     page.get_by_label("host").fill("host")
     page.get_by_role("button", name="Show studies").click()
-    assert "3 of 4 studies" in page.locator(".count").inner_text()
+    assert "4 of 5 studies" in page.locator(".count").inner_text()
     for day in (1, 2):
         page.get_by_label(f"Select 2025010{day}-000000-abcd").check()
     page.get_by_role("button", name="Compare two").click()
     page.locator(".change").first.wait_for()
     assert page.locator(".change").all_text_contents().count("no difference") == 3
     page.go_back()
-    page.get_by_role("link", name="20250101-000000-abcd").click()
+    page.get_by_role("link", name="20250101-000000-abcd", exact=True).click()
     page.wait_for_selector("html[data-drawn]", timeout=60_000)
     assert page.locator(".plot.drawn").count() > 0
     page.get_by_role("link", name="polybench").click()
     page.get_by_role("button", name="Show history").click()
     page.wait_for_selector(".plot.drawn", timeout=60_000)
     page.get_by_role("link", name="Studies").click()
-    page.get_by_role("link", name="lenet over threads").click()
+    page.get_by_role("link", name="sweep-20250101-000000-abcd").click()
     assert "highest throughput" in page.locator(".headline").inner_text()
     assert visitor.messages == []
     assert {re.sub(r"[^/]*$", "", url) for url in visitor.requests} == {address}
