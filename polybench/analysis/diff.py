@@ -120,6 +120,7 @@ def _candidate(
     row = _row(result_a, reason, step_seconds=seconds, changed=result_changes(result_a, result_b))
     if different:
         return _Compared(row)
+    row = msgspec.structs.replace(row, verdict="inconclusive")
     step_times = unaffected_step_times(result_a), unaffected_step_times(result_b)
     one, two = map(process_log_medians, step_times)
     row = msgspec.structs.replace(row, ratio=math.exp(fmean(one) - fmean(two)))
@@ -277,7 +278,7 @@ def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:
     """Warn for each device if all engines changed in the same way, or if drift cannot be ruled out."""
     by_device: dict[str, list[DiffRow]] = {}
     for row in rows:
-        if row.verdict != "not comparable" and row.ratio and row.ci95:
+        if row.reason is None and row.ratio and row.ci95:
             by_device.setdefault(row.device, []).append(row)
     return [text for device, compared in by_device.items() for text in _device_warnings(device, compared)]
 

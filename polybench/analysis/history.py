@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from polybench.analysis.diff import TOLERANCE, format_value
-from polybench.results.interference import unaffected_step_times
+from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series, StudySpread
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -23,11 +23,11 @@ from polybench.storage.summaries import NO_FILTERS, Filters, summarize_configura
 MAX_STUDIES = 300
 """Number of the newest studies of one configuration that are used; the fit takes quadratic time."""
 
-_MIN_ERROR, _UNKNOWN_ERROR = 0.005, 0.10
+_MIN_ERROR, _UNKNOWN_ERROR, _NO_INFORMATION = 0.005, 0.10, 1e6
 """Errors of a study's log step time.
 
 No study is assumed to be more accurate than half a percent. Processes of one program differ by up to a tenth,
-so this is the error of a study with a single process."""
+so this is the error of a study with a single process. A study with too much interference has no weight."""
 
 _Measured = tuple[Point, LogRatioChange | None]
 """A point, and its level with the error; None for one process."""
@@ -91,6 +91,7 @@ def _point(study: StudyDocument, result: Result) -> _Measured:
         step_seconds=seconds.median,
         ci95=seconds.ci95 if level else None,
         segment_level=seconds.median,
+        inconclusive_reason=inconclusive_reason(result),
         versions=versions,
     )
     return point, level
@@ -156,6 +157,8 @@ def _series(
 
 
 def _error(point: Point, spread: StudySpread) -> float:
+    if point.inconclusive_reason is not None:
+        return _NO_INFORMATION
     if point.ci95 is None:
         return _UNKNOWN_ERROR
     low, high = point.ci95

@@ -7,7 +7,7 @@ from typing import Any
 
 from polybench.figures.figure import HOLLOW, Figure, NoData, Trace, TraceStyle, error_bars, log_axis, scatter, style_for
 from polybench.render.history import step_time
-from polybench.schema.analyses import HistoryDocument, Series
+from polybench.schema.analyses import HistoryDocument, Point, Series
 from polybench.storage.summaries import parse_time
 
 MAX_SERIES = 12
@@ -21,14 +21,14 @@ def draw(document: HistoryDocument) -> Figure:
     if not shown:
         raise NoData("no ranked configuration of a saved study matches; see the saved studies with polybench list")
     points = [point for series in shown for point in series.points]
-    single = "" if all(point.ci95 for point in points) else f" {HOLLOW[:-1]}, because they have one process."
+    hollow = f" {HOLLOW}" if any(map(_is_inconclusive, points)) else ""
     hidden = len(document.series) - MAX_SERIES
     hidden_note = f" {hidden} more series are hidden." if hidden > 0 else ""
     return Figure(
         title=f"{_label(shown[0])} over time" if len(shown) == 1 else "Step times over time",
         note=(
             "Marks are studies, with 95% intervals over processes. Lines are the levels between change points."
-            f"{single}{hidden_note}"
+            f"{hollow}{hidden_note}"
         ),
         traces=[
             trace
@@ -44,6 +44,10 @@ def draw(document: HistoryDocument) -> Figure:
         },
         height=360,
     )
+
+
+def _is_inconclusive(point: Point) -> bool:
+    return point.ci95 is None or point.inconclusive_reason is not None
 
 
 def _label(series: Series) -> str:
@@ -62,7 +66,7 @@ def _traces(series: Series, style: TraceStyle) -> Iterator[Trace]:
     dates = [point.created for point in series.points]
     seconds = [point.step_seconds for point in series.points]
     shared: dict[str, Any] = {"scale": 1e3, "name": name, "legendgroup": name}
-    hollow = [point.ci95 is None for point in series.points]
+    hollow = list(map(_is_inconclusive, series.points))
     levels = [point.segment_level for point in series.points]
     line = style.line(2) | {"shape": "hv"}
     yield scatter("lines", dates, levels, **shared, showlegend=False, line=line)

@@ -92,6 +92,7 @@ def _format_value(name: str, value: Any) -> str:
 def _row(row: DiffRow, corrected_columns: int) -> list[str]:
     seconds = ["" if value is None else units.format_seconds(value) for value in row.step_seconds]
     ratio = "" if row.ratio is None else units.format_with_ci(row.ratio, row.ci95)
+    ratio = units.mark_inconclusive(ratio, row.reason)
     corrected = (
         units.format_with_ci(row.corrected_ratio, row.corrected_ci95) if row.controls and row.corrected_ratio else ""
     )
@@ -99,10 +100,10 @@ def _row(row: DiffRow, corrected_columns: int) -> list[str]:
 
 
 def _notes(document: DiffDocument) -> Iterator[str]:
-    """Yield reasons for rows that are not comparable, the number of each verdict, and warnings."""
+    """Yield reasons for rows without a verdict, the number of each verdict, and warnings."""
     for row in document.rows:
         if row.reason:
-            yield f"{row.configuration}: not comparable: {row.reason}"
+            yield f"{row.configuration}: {row.verdict}: {row.reason}"
     counts = Counter(row.verdict for row in document.rows)
     yield (
         ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])

@@ -163,7 +163,8 @@ def _gc_notes(study: StudyDocument) -> Iterator[str]:
             " in rare pauses that the median excludes"
         )
         comparison = result.vs_baseline
-        if comparison and comparison.mean_speedup is not None and comparison.baseline != result.configuration:
+        is_compared = comparison and not comparison.inconclusive_reason and comparison.baseline != result.configuration
+        if comparison and comparison.mean_speedup is not None and is_compared:
             speedup = units.format_with_ci(comparison.mean_speedup, comparison.mean_ci95)
             note += f"; speedup of mean times: {speedup}"
         yield note

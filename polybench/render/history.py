@@ -60,6 +60,8 @@ def series_table(series: Series) -> Table:
 
 def step_time(point: Point) -> str:
     """Format the step time of a study, with its margin of error."""
+    if point.inconclusive_reason is not None:
+        return f"{units.format_seconds(point.step_seconds)} (inconclusive)"
     if point.ci95 is None:
         return f"{units.format_seconds(point.step_seconds)} (one process)"
     return units.format_seconds_with_margin(point.step_seconds, point.ci95)
@@ -81,7 +83,7 @@ def _format_changes(changed: Changed) -> str:
 
 
 def _notes(series: Series) -> Iterator[str]:
-    """Yield the change points and the number of excluded studies."""
+    """Yield the change points, reasons of inconclusive points and the number of excluded studies."""
     if not series.change_points:
         yield "no change point"
     for change in series.change_points:
@@ -89,6 +91,9 @@ def _notes(series: Series) -> Iterator[str]:
             yield _describe(change)
     if dismissed := sum(change.dismissed for change in series.change_points):
         yield f"{units.plural(dismissed, 'dismissed change point')} (*)"
+    for point in series.points:
+        if point.inconclusive_reason:
+            yield f"{point.study}: inconclusive: {point.inconclusive_reason}"
     if series.spread:
         yield f"spread between studies: {series.spread.description}"
     if series.excluded:

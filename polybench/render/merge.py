@@ -10,7 +10,7 @@ from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 
 _FIELDS = (
     *("machine", "configuration", "engine", "variant", "device", "status", "parity", "step_seconds"),
-    *("items_per_second", "epoch_seconds", "speedup", "dollars_per_epoch", "relative_cost"),
+    *("items_per_second", "epoch_seconds", "speedup", "dollars_per_epoch", "relative_cost", "inconclusive_reason"),
 )
 
 

@@ -21,7 +21,10 @@ from polybench.schema.measurements import Curve, PointReference, PointResult, Sw
 _OVERSUBSCRIBED = "*"
 """Mark of rows with more threads than cores."""
 
-_COSTS = ("epoch_seconds", "relative_time", "dollars_per_hour", "dollars_per_epoch", "relative_cost")
+_COSTS = (
+    *("epoch_seconds", "relative_time", "dollars_per_hour", "dollars_per_epoch", "relative_cost"),
+    *("inconclusive_reason", "relative_inconclusive_reason"),
+)
 
 
 def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
@@ -90,7 +93,7 @@ def _row(point: SweepPoint, result: PointResult, by_threads: bool) -> list[str]:
         units.format_seconds(result.step_seconds),
         units.format_count(round(result.items_per_second)),
         units.mark_inconclusive(units.format_with_ci(result.speedup, result.ci95), result.inconclusive_reason),
-        *([efficiency] if by_threads else []),
+        *([units.mark_inconclusive(efficiency, result.inconclusive_reason)] if by_threads else []),
     ]
 
 

@@ -18,7 +18,8 @@ from polybench.schema.result import ConfigurationStatus, Interval
 ENOUGH_REPETITIONS = 5
 """Number of repetitions from which the spread between studies is estimated without an assumption."""
 
-Verdict = Literal["faster", "slower", "no difference", "not comparable"]
+Verdict = Literal["faster", "slower", "no difference", "not comparable", "inconclusive"]
+"""Different work is not comparable; the same work is inconclusive if the measurements support no conclusion."""
 Changed = dict[str, tuple[Any, Any]]
 """Name of each difference, with both values; null means absent."""
 
@@ -63,7 +64,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     verdict: Verdict
     reason: str | None = None
-    """Reason why the two are not comparable."""
+    """Reason why the two are not comparable, or why the ratio is inconclusive."""
     step_seconds: tuple[Seconds | None, Seconds | None] = (None, None)
     ratio: Positive | None = None
     ci95: Interval | None = None
@@ -100,7 +101,8 @@ class DiffDocument(PrintableStruct, kw_only=True):
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """A study in a series: seconds of a typical step, with an interval over processes (null for one process).
 
-    `segment_level` is the level of the segment, between two change points, that contains this point.
+    `segment_level` is the level of the segment, between two change points, that contains this point. Points with too
+    much interference, which have an `inconclusive_reason`, do not affect it.
     """
 
     study: str
@@ -108,6 +110,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: Seconds
     ci95: Interval | None
     segment_level: Seconds
+    inconclusive_reason: str | None = None
     versions: dict[str, str]
     changed: Changed = {}
     """Versions that differ from those of the previous point."""

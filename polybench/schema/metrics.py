@@ -187,7 +187,8 @@ def _format_break_even(result: Result) -> str:
     found = _break_even(result)
     if found is None:
         return ""
-    return "never" if found.steps is None else units.format_count(found.steps)
+    text = "never" if found.steps is None else units.format_count(found.steps)
+    return units.mark_inconclusive(text, result.vs_baseline.inconclusive_reason if result.vs_baseline else None)
 
 
 def _context_switches(result: Result) -> float | None:

@@ -217,12 +217,12 @@ def test_different_host_has_a_ratio_and_a_warning_but_no_verdict() -> None:
     one, two = both(0.01), both(0.02)
     two.host.hostname = "elsewhere"
     found = diff(one, two)
-    assert {row.verdict for row in found.rows} == {"not comparable"}
+    assert {row.verdict for row in found.rows} == {"inconclusive"}
     assert found.rows[0].ratio == pytest.approx(0.5)
     assert found.warnings[0] == "inconclusive: different machine: hostname is host in A, elsewhere in B"
     assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
     two.host.cores = 64
-    assert diff(one, two, same_machine=True).rows[0].verdict == "not comparable"
+    assert diff(one, two, same_machine=True).rows[0].verdict == "inconclusive"
 
 
 def test_anonymous_hosts_may_be_different_machines() -> None:
@@ -231,7 +231,7 @@ def test_anonymous_hosts_may_be_different_machines() -> None:
     for host in ("host", UNKNOWN_HOST):
         one.host.hostname = host
         found = diff(one, two)
-        assert {row.verdict for row in found.rows} == {"not comparable"}
+        assert {row.verdict for row in found.rows} == {"inconclusive"}
         assert found.warnings[0].startswith("inconclusive: an anonymous study may come from another machine")
         assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
 
@@ -239,12 +239,12 @@ def test_anonymous_hosts_may_be_different_machines() -> None:
 def test_verdict_requires_several_unaffected_processes() -> None:
     one = study(measured("torch/cpu", 0.01))
     row = only_row(diff(one, study(measured("torch/cpu", 0.02, processes=1))))
-    assert row.verdict == "not comparable"
+    assert row.verdict == "inconclusive"
     assert "only one process in B" in str(row.reason)
     assert row.ratio == pytest.approx(0.5, rel=0.02)
     empty = with_step_times(measured("torch/cpu", 0.02), [[[0.02]], [[]]])  # an interrupted study
     row = only_row(diff(one, study(empty)))
-    assert row.verdict == "not comparable"
+    assert row.verdict == "inconclusive"
     assert "only one process in B" in str(row.reason)
     interference = Interference(blocks=[[BLOCK]], blocks_affected=1)
     row = only_row(diff(one, study(measured("torch/cpu", 0.02, interference=interference))))

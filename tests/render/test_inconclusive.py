@@ -1,38 +1,100 @@
-"""An inconclusive ratio is marked wherever it is shown, and is in no headline, label or list."""
+"""An inconclusive ratio is marked wherever it is shown, and is in no headline, label or list.
+
+A machine was busy while torch was measured: its step took 271.9 ms instead of 10 ms.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from polybench.figures import draw
+from polybench.analysis.diff import diff
+from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.analysis.history import build_history
+from polybench.analysis.merge import merge
+from polybench.api import results
+from polybench.figures import FIGURES, draw
+from polybench.figures.figure import HOLLOW, Figure, NoData
 from polybench.html_report import render_report, study_section, sweep_section
+from polybench.html_report.routes import Router
 from polybench.html_report.study_section import StudySection
-from polybench.render import FORMATS, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
 from polybench.results.comparisons import add_comparisons
 from polybench.results.sweep import build_sweep_document
-from polybench.schema.measurements import SweepDocument
+from polybench.schema.analyses import DiffDocument, HistoryDocument, MergeDocument
+from polybench.schema.documents import kind_of
+from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
 from polybench.schema.metrics import METRICS
-from polybench.schema.resources import BlockCounters, Interference
+from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
+from polybench.schema.result import MeanStepTime, Startup
 from polybench.schema.study import StudyDocument, to_json
+from polybench.storage.store import Store
 from polybench.storage.summaries import summarize_document
-from tests.factories import measured, study
+from tests.factories import layers, measured, saved_again, study
+from tests.figures.documents import full_overhead
 
 BUSY = Interference(blocks=[[BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)]], blocks_affected=1)
-RATIO = re.compile(r"27\.19|27\.2\b|0\.0368")
-"""The ratio of both step times, or its inverse."""
+RATIO = re.compile(r"27\.19|27\.2\b|26\.[23]|0\.0368|96\.3|3\.7%|2,[67]\d\d%")
+"""The ratio of both step times, its inverse, and their distances from 1, also as percentages."""
 
 
 def disturbed() -> StudyDocument:
-    document = study(measured("torch/cpu", 0.2719, interference=BUSY), measured("tf/cpu", 0.01))
-    add_comparisons(document.results, "torch/cpu", {"cpu": 1.0})
+    torch = measured("torch/cpu", 0.2719, interference=BUSY, startup=Startup(0.0, 0.1, 0.0, 0.0, 0.3, 0.02))
+    pauses = {"gc": GarbageCollection(0.01, 1), "mean_step_time": MeanStepTime(0.05, (0.04, 0.06))}
+    document = study(torch, measured("tf/cpu", 0.01, **pauses))
+    document.settings.prices = {"cpu": 1.0}
+    add_comparisons(document.results, "torch/cpu", document.settings.prices)
     return document
+
+
+def quiet() -> StudyDocument:
+    return saved_again(study(measured("torch/cpu", 0.01), measured("tf/cpu", 0.01)))
 
 
 def swept() -> SweepDocument:
     fast = study(measured("torch/cpu", 0.01, interference=BUSY))
     return build_sweep_document({"threads": [1, 2]}, [({"threads": 1}, disturbed()), ({"threads": 2}, fast)], [], 2)
+
+
+def compared() -> DiffDocument:
+    return diff(quiet(), disturbed())
+
+
+def merged() -> MergeDocument:
+    other = quiet()
+    other.host = msgspec.structs.replace(other.host, hostname="other")
+    return merge([disturbed(), other], {"cpu": 1.0})
+
+
+def timed_layers() -> LayersDocument:
+    times = {"torch/cpu": {("conv1", "forward"): 0.2719}, "tf/cpu": {("conv1", "forward"): 0.01}}
+    return layers(disturbed(), {"torch/cpu": 0.2719, "tf/cpu": 0.01}, times)  # type: ignore[arg-type]
+
+
+def measured_again() -> HistoryDocument:
+    days = [
+        msgspec.structs.replace(one, id=f"2025010{day}-000000-abcd", created=f"2025-01-0{day}T00:00:00Z")
+        for day, one in enumerate([quiet(), quiet(), quiet(), disturbed(), disturbed(), disturbed()], start=1)
+    ]
+    return build_history(reversed(days), {})
+
+
+def refuted_fit() -> OverheadDocument:
+    """Create an overhead of 27.2 ms whose points are not on a line."""
+    document = full_overhead()
+    torch = msgspec.structs.replace(document.configurations[0], overhead_seconds=0.0272, max_relative_residual=0.4)
+    return msgspec.structs.replace(document, configurations=[torch])
+
+
+DOCUMENTS: list[Callable[[], Any]] = [
+    disturbed, swept, compared, merged, timed_layers, measured_again, refuted_fit,
+]  # fmt: skip
+each_document = pytest.mark.parametrize("make", DOCUMENTS, ids=lambda make: make.__name__)
 
 
 def unmarked(text: str) -> list[str]:
@@ -44,10 +106,70 @@ def unmarked(text: str) -> list[str]:
     return [before + after for before, after in found if "inconclusive" not in after]
 
 
+def figures(document: Any) -> dict[str, Figure]:
+    """Draw all figures of the document."""
+    drawn = {}
+    for name, spec in FIGURES.items():
+        if spec.kind == kind_of(document.schema):
+            try:
+                drawn[name] = draw(name, document)
+            except NoData:
+                continue
+    return drawn
+
+
+def texts(value: Any) -> list[str]:
+    """List all texts in the traces or the layout of a figure."""
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in texts(one)]
+    if isinstance(value, list | tuple):
+        return [text for one in value for text in texts(one)]
+    return [value] if isinstance(value, str) else []
+
+
 @pytest.mark.parametrize("format", [name for name, row in FORMATS.items() if row.for_humans])
-@pytest.mark.parametrize("document", [disturbed(), swept()], ids=["study", "sweep"])
-def test_the_ratio_is_marked_in_every_format(document: StudyDocument | SweepDocument, format: str) -> None:
-    assert unmarked(render(document, format)) == []
+@each_document
+def test_the_ratio_is_marked_in_every_format(make: Callable[[], Any], format: str) -> None:
+    assert unmarked(render(make(), format)) == []
+
+
+@pytest.mark.parametrize("format", [one for one in EXPLANATION_FORMATS if one != "json"])
+def test_it_is_marked_in_explanations(format: str) -> None:
+    found = explain(disturbed(), SavedDocuments([timed_layers()]))
+    assert unmarked(explanation.render(found, format)) == []
+
+
+@each_document
+def test_it_is_in_no_text_of_a_figure_and_its_mark_is_hollow(make: Callable[[], Any]) -> None:
+    for name, figure in figures(make()).items():
+        shown = [figure.title, figure.note, *figure.text_alternative, *texts([figure.traces, figure.layout])]
+        if name not in ("step_times", "distributions", "layers", "roofline"):  # step times of each engine
+            assert unmarked("\n".join(shown)) == [], name
+        assert ("-open" in str(figure.traces)) == (HOLLOW in figure.note), name
+    for name in {disturbed: ("speed", "cost"), swept: ("scaling",), measured_again: ("history",)}.get(make, ()):
+        assert HOLLOW in draw(name, make()).note
+
+
+def test_speed_labels_it_inconclusive_and_break_even_leaves_it_out() -> None:
+    labels = [one["text"] for one in draw("speed", disturbed()).layout["annotations"]]
+    assert labels == ["inconclusive", "baseline"]
+    assert "break_even" not in figures(disturbed())
+    assert METRICS["break_even_steps"].text(disturbed().result("tf/cpu")).endswith("(inconclusive)")
+
+
+@each_document
+def test_notebooks_and_rows_mark_it(make: Callable[[], Any]) -> None:
+    document = make()
+    kind = kind_of(document.schema)
+    result: Any = getattr(results, f"{kind.title()}Result")(document)
+    assert unmarked(result._repr_markdown_()) == []
+    assert unmarked(str(result)) == []
+    for row in result.rows():
+        ratios = {name: row[name] for name in ("speedup", "ratio", "relative_cost") if row.get(name)}
+        if any(RATIO.search(f"{ratio:.4g}") for ratio in ratios.values()):
+            assert row.get("speedup_inconclusive") or row.get("inconclusive_reason") or row["verdict"] == "inconclusive"
+    if kind == "history":
+        assert result.change_points() == []
 
 
 def test_records_carry_the_flag() -> None:
@@ -56,18 +178,29 @@ def test_records_carry_the_flag() -> None:
     assert METRICS["relative_cost"].fields(tf)["relative_cost_inconclusive"] is True
     assert tf.vs_baseline is not None
     assert tf.vs_baseline.inconclusive_reason == "interference affected 1 of 1 timing blocks of torch/cpu"
+    for document in (swept(), merged()):
+        assert "inconclusive_reason" in render(document, "csv").partition("\n")[0]
 
 
-def test_pages_figures_and_lists_have_no_ratio() -> None:
+def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     document, sweep = disturbed(), swept()
     assert study_section.headline(document).startswith(
         "Inconclusive: tf and torch on cpu: interference affected 1 of 1"
     )
     assert sweep_section.headline(sweep).startswith("Inconclusive: interference affected 1 of 1")
-    page = render_report([StudySection(document), sweep])
-    assert unmarked(re.sub(r"<script.*?</script>", "", page, flags=re.S)) == []  # figures have marks at these places
-    labels = [one["text"] for one in draw("speed", document).layout["annotations"]]
-    assert labels == ["inconclusive", "baseline"]
+    assert "27" not in sweep_section.overhead_headline(refuted_fit())
+    assert study_section.fastest_label(document) == {}
+    found = explain(document, SavedDocuments([timed_layers()]))
+    report = render_report([StudySection(document, (), timed_layers(), found), sweep, refuted_fit()])
+    store = Store(tmp_path)
+    for one in (document, quiet(), sweep, refuted_fit()):
+        store.save(one)
+    router = Router(store)
+    addresses = ("/", "/history", f"/diff?a={quiet().id}&b={document.id}")
+    for page in (report, *(router.dispatch(address).page.text for address in addresses)):
+        visible = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
+        step_times = re.sub(r"27[12]\.?\d* ms|27\.2 ms", "", visible)  # of both engines, side by side
+        assert unmarked(step_times) == []
     summary = summarize_document(document.id, to_json(document), 0.0)
     assert summary.fastest is not None
     assert summary.fastest.inconclusive
