@@ -11,8 +11,7 @@ from polybench.html_report.page import View, environment_rows, figure_views, for
 from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
 from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
-from polybench.render.study import header_lines, status_text
-from polybench.results.comparisons import compare_results
+from polybench.render.study import fastest_rows, header_lines, status_text
 from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument
@@ -194,8 +193,9 @@ def results_table(study: StudyDocument) -> View:
     names = {metric.name for metric in metrics}
     shown = [name for name in DEFAULT_COLUMNS if name in names][:_MAX_VISIBLE]
     columns = {metric.name: _column(metric, metric.name in shown, study.settings.input_kind) for metric in metrics}
-    fastest = fastest_label(study)
-    rows = [_row(result, metrics, fastest.get(result.configuration, "")) for result in study.results]
+    fastest = fastest_rows(study)
+    label = "fastest" if len(fastest) == 1 else "among the fastest"
+    rows = [_row(result, metrics, label if [result.configuration] in fastest else "") for result in study.results]
     return {
         "groups": _groups(columns),
         "columns": list(columns.values()),
@@ -223,22 +223,6 @@ def _groups(columns: Mapping[str, View]) -> list[tuple[str, list[View]]]:
         if group != "all"
     ]
     return [(title, members) for title, members in [*groups, ("other", list(remaining.values()))] if members]
-
-
-def fastest_label(study: StudyDocument) -> dict[str, str]:
-    """Label the fastest configuration and those as fast; empty unless every comparison has a verdict."""
-    candidates = [result for result in study.results if result.is_for_production and result.vs_baseline]
-    fastest = min(candidates, key=lambda result: result.median_step_seconds, default=None)
-    if fastest is None or len(candidates) < 2 or any(map(_is_inconclusive, candidates)):
-        return {}
-    compared = {one.configuration: compare_results(fastest, one) for one in candidates if one is not fastest}
-    as_fast = [name for name, comparison in compared.items() if not (comparison and comparison.is_significant)]
-    return dict.fromkeys([fastest.configuration, *as_fast], "among the fastest" if as_fast else "fastest")
-
-
-def _is_inconclusive(result: Result) -> bool:
-    comparison = result.vs_baseline
-    return comparison is None or (comparison.is_inconclusive and comparison.baseline != result.configuration)
 
 
 def _row(result: Result, metrics: Sequence[Metric], label: str) -> View:

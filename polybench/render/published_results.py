@@ -35,6 +35,8 @@ class MeasuredConfiguration(NamedTuple):
     """Values of the metrics that published results may contain; `epoch_time` is the time of a single item."""
     epochs: int | None = None
     """Epochs before the accuracy was measured; None if trainings differ in their number."""
+    has_interference: bool = False
+    """Too much interference affected the step times."""
 
 
 def from_study(results: Sequence[Result]) -> list[MeasuredConfiguration]:
@@ -46,7 +48,8 @@ def from_study(results: Sequence[Result]) -> list[MeasuredConfiguration]:
             values["epoch_time"] = result.mean_step_seconds / result.workload.batch_size
             epochs = {len(training.epochs) for training in result.trainings if training.complete}
             count = epochs.pop() if len(epochs) == 1 else None
-            found.append(MeasuredConfiguration(result.configuration, result.workload, values, count))
+            excessive = result.interference.is_excessive
+            found.append(MeasuredConfiguration(result.configuration, result.workload, values, count, excessive))
     return found
 
 
@@ -140,6 +143,8 @@ def _differences(published: PublishedResult, measured: MeasuredConfiguration) ->
         augmented = ["not augmented", "augmented"]
         here, there = augmented[workload.augment], augmented[not workload.augment]
         found.append(f"images {here} here, {there} in the publication")
+    if measured.has_interference and published.metric != "accuracy":
+        found.append("inconclusive: too much interference")
     return found
 
 

@@ -72,6 +72,18 @@ def _rows(study: StudyDocument, metrics: Sequence[Metric]) -> Table:
     return msgspec.structs.replace(ranked, tables=unranked)
 
 
+def fastest_rows(study: StudyDocument) -> list[list[str]]:
+    """Name the fastest configuration, and those whose intervals overlap with its own; nothing if all of them do."""
+    results = [result for result in study.results if result.is_for_production]
+    compared = [(result.configuration, one) for result in results if (one := result.vs_baseline)]
+    if any(one.is_inconclusive and one.baseline != name for name, one in compared):
+        return []
+    bounds = {name: one.ci95 or (one.speedup, one.speedup) for name, one in compared}
+    best = max((one.speedup, bounds[name][0]) for name, one in compared)[1] if compared else 0.0
+    fastest = [[name] for name, (_, high) in bounds.items() if high >= best]
+    return fastest if len(fastest) < len(compared) else []
+
+
 def fit_columns(study: StudyDocument, candidates: Sequence[Metric], width: int | None) -> list[Metric]:
     """Select the candidates that have a value in some row, as many as fit into a line, by importance.
 

@@ -18,7 +18,9 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.errors import BadInput
 from polybench.html_report import StudySection, render_report
 from polybench.html_report.study_section import build_view, headline, parity_views, results_table
+from polybench.results.comparisons import add_comparisons
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
+from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from tests.factories import measured, saved_again, study, typical_study, unmeasured
 from tests.figures.documents import full_layers, full_study, full_sweep, with_peaks
@@ -54,6 +56,25 @@ def test_report_contains_everything_of_a_study() -> None:
     ):  # fmt: skip
         assert part in page
     assert len(figure_json(page)["figures"]) == 9
+    numbers = ["tf/cpu: 1.25 (1.25 to 1.25) times as fast as torch/cpu", "torch/cpu: baseline"]
+    assert 'aria-label="Speed relative to the baseline: ' + "; ".join(numbers) in page
+    for text in numbers:
+        assert f"<li>{text}</li>" in page
+    for name in figure_json(page)["figures"]:
+        assert f'id="{name}-numbers"' in page
+
+
+def test_fastest_rows_have_a_label_if_every_comparison_has_a_verdict() -> None:
+    def labels(*results: Result) -> dict[str, str]:
+        document = study(*results)
+        add_comparisons(document.results, "torch/cpu", {})
+        return {row["configuration"]: row["label"] for row in results_table(document)["rows"]}
+
+    torch, tf, flux = measured("torch/cpu", 0.01), measured("tf/cpu", 0.01), measured("flux/cpu", 0.03)
+    assert labels(torch, flux) == {"torch/cpu": "fastest", "flux/cpu": ""}
+    assert labels(torch, tf, flux) == {"torch/cpu": "among the fastest", "tf/cpu": "among the fastest", "flux/cpu": ""}
+    assert set(labels(torch, measured("flux/cpu", 0.03, processes=1)).values()) == {""}
+    assert set(labels(torch).values()) == {""}
 
 
 def test_policy_allows_only_two_scripts_and_nothing_is_fetched() -> None:

@@ -152,7 +152,7 @@
   // Reserves the height of each figure, so that drawing does not move the page.
   function reserveHeight() {
     for (const element of elements) {
-      const { layout } = structuredClone(figureData.figures[element.dataset.figure]);
+      const layout = structuredClone(figureData.figures[element.dataset.figure].layout);
       element.style.minHeight = `${layoutFor(element, layout).height}px`;
     }
   }
