@@ -10,14 +10,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.api.results import study_section
+from polybench.figures import FIGURES, default_figure, draw
 from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, render_report
-from polybench.html_report.sweep_section import headline, sweep_title
+from polybench.html_report.sweep_section import sweep_title
 from polybench.render import render
-from polybench.render.footnotes import summary_sentences
-from polybench.render.markdown import format_rows
-from polybench.render.table import Table, text_columns
 from polybench.schema import units
+from polybench.schema.documents import kind_of
 from polybench.schema.measurements import SweepDocument
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
@@ -41,8 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Replace the marker by the list of all documents."""
-    return markdown.replace(_MARK, _list()) if _MARK in markdown else markdown
+    """Replace the marker by thumbnails of all documents."""
+    return markdown.replace(_MARK, _thumbnails()) if _MARK in markdown else markdown
 
 
 def _shown(store: Store) -> Iterator[StudyDocument | SweepDocument]:
@@ -50,22 +49,49 @@ def _shown(store: Store) -> Iterator[StudyDocument | SweepDocument]:
     yield from store.sweeps()
 
 
-def _list() -> str:
-    rows = [
-        [f"[{_title(one)}]({one.id}.md)", one.created[:10], one.host.cpu, " ".join(_found(one))]
-        for one in _shown(Store(_FOLDER / "measured"))
-    ]
-    return format_rows(Table(columns=text_columns("study", "measured", "on", "found"), rows=rows), str)
+def _thumbnails() -> str:
+    """Show a card for each document with a verdict; list the others below."""
+    shown = list(_shown(Store(_FOLDER / "measured")))
+    others = [f"[{_title(one)}]({one.id}.md)" for one in shown if not _has_verdict(one)]
+    trainings = f"\nMeasured for their trainings, without a verdict on speed: {', '.join(others)}." if others else ""
+    cards = [_card(one) for one in shown if _has_verdict(one)]
+    return "\n".join(['<div class="grid cards" markdown>\n', *cards, "</div>", trainings])
+
+
+def _card(one: StudyDocument | SweepDocument) -> str:
+    text = _alternative(default_figure(kind_of(one.schema)), one)
+    image = f"[![{text}](figures/{one.id}.thumbnail.svg)]({one.id}.md)"
+    return f"-   {image}\n\n    [{_title(one)}]({one.id}.md)<br>{one.host.cpu}, {one.created[:10]}\n"
+
+
+def _has_verdict(one: StudyDocument | SweepDocument) -> bool:
+    if isinstance(one, SweepDocument):
+        return one.inconclusive_reason is None
+    return any(result.vs_baseline and not result.vs_baseline.is_inconclusive for result in one.results)
+
+
+_MAX_NUMBERS = 12
+"""Numbers in the alternative text of an image; the report lists all of them."""
+
+
+def _alternative(name: str, one: StudyDocument | SweepDocument) -> str:
+    """Describe a figure for readers who cannot see it."""
+    numbers = draw(name, one).text_alternative if FIGURES[name].kind == kind_of(one.schema) else []
+    return ": ".join([FIGURES[name].summary, *(["; ".join(numbers)] if 0 < len(numbers) <= _MAX_NUMBERS else [])])
+
+
+_NO_VERDICT = "!!! warning\n    This study has no verdict on speed; the notes below the table contain the reason."
 
 
 def _page(one: StudyDocument | SweepDocument) -> str:
-    figures = sorted((_FOLDER / "figures").glob(f"{one.id}.*.svg"))
+    drawn = {path.stem.rpartition(".")[2] for path in (_FOLDER / "figures").glob(f"{one.id}.*.svg")}
     parts = [
         f"# {_title(one)}",
+        *([] if _has_verdict(one) else [_NO_VERDICT]),
         _age(one),
         f"[The whole report]({one.id}.html), {_contents(one)}.",
         _table(one).replace("\\<", "&lt;"),  # same anchors as Python-Markdown
-        *(f"![{path.stem.rpartition('.')[2]}](figures/{path.name})" for path in figures),
+        *(f"![{_alternative(name, one)}](figures/{one.id}.{name}.svg)" for name in FIGURES if name in drawn),
         *_repeated(one),
     ]
     return "\n\n".join(parts)
@@ -76,10 +102,6 @@ def _title(one: StudyDocument | SweepDocument) -> str:
         return sweep_title(one)
     settings = one.settings
     return one.title or f"{settings.model}, batch {settings.batch_size}, {settings.precision}"
-
-
-def _found(one: StudyDocument | SweepDocument) -> list[str]:
-    return [headline(one)] if isinstance(one, SweepDocument) else summary_sentences(one)
 
 
 def _contents(one: StudyDocument | SweepDocument) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from polybench.analysis.related_documents import newest_layers
 from polybench.figures import draw
+from polybench.figures.figure import NoData
 from polybench.figures.image_export import caption_for, export
 from polybench.storage.store import Store
 
@@ -18,22 +19,36 @@ if TYPE_CHECKING:
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 
+THUMBNAIL = ".thumbnail"
+_THUMBNAIL_WIDTH, _THUMBNAIL_HEIGHT = 440, 190
+
 
 def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
     """Return functions that draw each figure, by file name without suffix.
 
-    A study has speeds, starts, break-even, accuracies if epochs were trained, and layers if they are saved. A sweep
-    has its curves.
+    A study has speeds, starts, break-even, accuracies and layers, if they were measured and have a verdict. A sweep has
+    its curves. A sweep, and a study with a verdict, has a thumbnail, which has no note.
     """
     found: dict[str, tuple[str, Drawable]] = {}
     for study in store.studies():
-        drawn: dict[str, Drawable] = {"speed": study, "startup": study, "break_even": study}
-        if any(result.accuracy is not None for result in study.results):
-            drawn["accuracy"] = study
-        if layers := newest_layers(study, store.layers()):
-            drawn["layers"] = layers
-        found |= {f"{study.id}.{name}": (name, document) for name, document in drawn.items()}
-    return found | {f"{sweep.id}.scaling": ("scaling", sweep) for sweep in store.sweeps()}
+        drawn: dict[str, Drawable | None] = dict.fromkeys(("speed", "startup", "break_even", "accuracy"), study)
+        drawn["layers"] = newest_layers(study, store.layers())
+        found |= {
+            f"{study.id}.{name}": (name, one) for name, one in drawn.items() if one is not None and _has_data(name, one)
+        }
+        if f"{study.id}.break_even" in found:
+            found[f"{study.id}{THUMBNAIL}"] = ("speed", study)
+    for sweep in store.sweeps():
+        found |= {f"{sweep.id}.scaling": ("scaling", sweep), f"{sweep.id}{THUMBNAIL}": ("scaling", sweep)}
+    return found
+
+
+def _has_data(name: str, document: Drawable) -> bool:
+    try:
+        draw(name, document)
+    except NoData:
+        return False
+    return True
 
 
 def main() -> None:
@@ -43,8 +58,12 @@ def main() -> None:
     for old in folder.glob("*.svg"):
         old.unlink()
     for stem, (name, document) in figures(store).items():
-        path = folder / f"{stem}.svg"
-        path.write_bytes(export(draw(name, document), caption_for(document), "svg"))
+        path, figure = folder / f"{stem}.svg", draw(name, document)
+        if stem.endswith(THUMBNAIL):
+            small = figure._replace(note="", height=min(figure.height, _THUMBNAIL_HEIGHT))
+            path.write_bytes(export(small, "", "svg", _THUMBNAIL_WIDTH))
+        else:
+            path.write_bytes(export(figure, caption_for(document), "svg"))
         print(path.relative_to(GALLERY), flush=True)
 
 

@@ -94,6 +94,10 @@ def test_each_study_of_the_gallery_has_its_page_and_report(site: Path, monkeypat
         assert all(result.configuration in page for result in study.results)
         assert study.id in (site / "gallery" / f"{study.id}.html").read_text()
         assert f'href="{study.id}/"' in listed
+        has_verdict = any(result.vs_baseline and not result.vs_baseline.is_inconclusive for result in study.results)
+        assert (f'src="figures/{study.id}.thumbnail.svg"' in listed) == has_verdict
+        assert ("This study has no verdict on speed" in page) != has_verdict
+        assert f"{study.settings.baseline}: baseline" in page  # the alternative text of a figure
         # The command reads from the gallery and saves elsewhere, so it has no --results.
         (command,) = re.findall(r"Repeat it on your machine, in a clone: <code>polybench (.*?)</code>", page)
         assert "--results" not in command
@@ -113,7 +117,7 @@ def test_each_sweep_of_the_gallery_has_its_page_and_report(tmp_path: Path, monke
     spec.loader.exec_module(hooks)
     monkeypatch.setattr(hooks, "_FOLDER", tmp_path)
     Store(tmp_path / "measured").save(sweep := full_sweep())
-    assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling"}
+    assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling", f"{sweep.id}.thumbnail"}
     site = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
     site.plugins._current_plugin = "a hook"  # MkDocs sets this before it calls a hook
     pages = {file.src_uri: file.content_string for file in hooks.on_files(Files([]), site)}

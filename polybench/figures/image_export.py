@@ -25,17 +25,17 @@ SCALE = 2.5
 FORMATS = ("svg", "png", "pdf", "html")
 
 _LINE_HEIGHT = 15
-_CAPTION_CHARACTERS = 172
-"""Characters of the caption that fit into WIDTH."""
+_CHARACTER_WIDTH = 5.23
+"""Of the caption, in pixels."""
 _CAPTION_OFFSET = 62
 """Pixels between the axis and the caption, for ticks, their labels and the axis title."""
 
 
-def to_plotly(figure: Figure, caption: str = "") -> Any:
+def to_plotly(figure: Figure, caption: str = "", width: int = WIDTH) -> Any:
     """Convert to a plotly figure with the title above, and the note and the caption below."""
-    lines = [line for part in (figure.note, caption) if part for line in wrap(part, _CAPTION_CHARACTERS)]
+    lines = [line for part in (figure.note, caption) if part for line in wrap(part, int(width / _CHARACTER_WIDTH))]
     own_margin = figure.layout.get("margin", {})
-    legend = _legend_lines(figure)
+    legend = _legend_lines(figure, width)
     margin = {
         "l": 64,
         "r": 24,
@@ -46,12 +46,12 @@ def to_plotly(figure: Figure, caption: str = "") -> Any:
         "template": _paper_template(),
         "title": {
             "text": f"<b>{escape_text(figure.title)}</b>", "font": {"size": 17},
-            "xref": "container", "x": 14 / WIDTH, "xanchor": "left",
+            "xref": "container", "x": 14 / width, "xanchor": "left",
             "yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 14},
         },
         "margin": margin,
         "height": figure.height + _LINE_HEIGHT * len(lines) + 22 * legend,
-        "width": WIDTH,
+        "width": width,
         "annotations": [
             *figure.layout.get("annotations", []),
             {
@@ -73,12 +73,12 @@ def file_format(path: Path) -> str:
     return lookup_or_suggest(path.suffix.removeprefix(".").lower(), {one: one for one in FORMATS}, "format")
 
 
-def export(figure: Figure, caption: str, format: str) -> bytes:
+def export(figure: Figure, caption: str, format: str, width: int = WIDTH) -> bytes:
     """Create the contents of a file; html needs neither a browser nor a network.
 
     Raises EngineUnavailable if kaleido or a browser is missing.
     """
-    plotly_figure = to_plotly(figure, caption)
+    plotly_figure = to_plotly(figure, caption, width)
     if format == "html":
         page: str = plotly_figure.to_html(include_plotlyjs=True, config={"displaylogo": False})
         return page.encode()
@@ -106,13 +106,13 @@ def _unavailable(format: str, reason: str, hint: str) -> EngineUnavailable:
     return EngineUnavailable(f"cannot create {format}: {reason}; {hint} or write .html instead", hint)
 
 
-def _legend_lines(figure: Figure) -> int:
+def _legend_lines(figure: Figure, full_width: int) -> int:
     """Estimate the number of lines of the legend above the figure."""
     if figure.layout.get("showlegend") is False:
         return 0
     in_legend = (one for one in figure.traces if one.get("showlegend", True))
     names = {str(one["name"]) for one in in_legend if one.get("name")}
-    width = WIDTH - sum(figure.layout.get("margin", {}).get(side, 64) for side in "lr")
+    width = full_width - sum(figure.layout.get("margin", {}).get(side, 64) for side in "lr")
     return -(-sum(46 + round(6.3 * len(name)) for name in names) // width) if len(names) > 1 else 0
 
 
