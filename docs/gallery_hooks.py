@@ -53,7 +53,7 @@ def _thumbnails() -> str:
     """Show a card for each document with a verdict; list the others below."""
     shown = list(_shown(Store(_FOLDER / "measured")))
     others = [f"[{_title(one)}]({one.id}.md)" for one in shown if not _has_verdict(one)]
-    trainings = f"\nMeasured for their trainings, without a verdict on speed: {', '.join(others)}." if others else ""
+    trainings = f"\nMeasured for their trainings; their speeds are inconclusive: {', '.join(others)}." if others else ""
     cards = [_card(one) for one in shown if _has_verdict(one)]
     return "\n".join(['<div class="grid cards" markdown>\n', *cards, "</div>", trainings])
 
@@ -80,14 +80,16 @@ def _alternative(name: str, one: StudyDocument | SweepDocument) -> str:
     return ": ".join([FIGURES[name].summary, *(["; ".join(numbers)] if 0 < len(numbers) <= _MAX_NUMBERS else [])])
 
 
-_NO_VERDICT = "!!! warning\n    This study has no verdict on speed; the notes below the table contain the reason."
+_INCONCLUSIVE = (
+    "!!! warning\n    The speeds of this study are inconclusive; the notes below the table contain the reason."
+)
 
 
 def _page(one: StudyDocument | SweepDocument) -> str:
     drawn = {path.stem.rpartition(".")[2] for path in (_FOLDER / "figures").glob(f"{one.id}.*.svg")}
     parts = [
         f"# {_title(one)}",
-        *([] if _has_verdict(one) else [_NO_VERDICT]),
+        *([] if _has_verdict(one) else [_INCONCLUSIVE]),
         _age(one),
         f"[The whole report]({one.id}.html), {_contents(one)}.",
         _table(one).replace("\\<", "&lt;"),  # same anchors as Python-Markdown

@@ -96,7 +96,7 @@ def test_each_study_of_the_gallery_has_its_page_and_report(site: Path, monkeypat
         assert f'href="{study.id}/"' in listed
         has_verdict = any(result.vs_baseline and not result.vs_baseline.is_inconclusive for result in study.results)
         assert (f'src="figures/{study.id}.thumbnail.svg"' in listed) == has_verdict
-        assert ("This study has no verdict on speed" in page) != has_verdict
+        assert ("The speeds of this study are inconclusive" in page) != has_verdict
         assert f"{study.settings.baseline}: baseline" in page  # the alternative text of a figure
         # The command reads from the gallery and saves elsewhere, so it has no --results.
         (command,) = re.findall(r"Repeat it on your machine, in a clone: <code>polybench (.*?)</code>", page)

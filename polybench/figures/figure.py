@@ -216,11 +216,11 @@ class TraceStyle(NamedTuple):
         """Describe a line with this colour and dash."""
         return {"color": self.colour, "dash": self.dash, "width": width}
 
-    def marker(self, size: int, *, hollow: Sequence[bool] = (False,)) -> dict[str, Any]:
+    def marker(self, size: int, *, hollow: Sequence[bool] = ()) -> dict[str, Any]:
         """Describe markers with this colour and symbol, hollow for each point that is inconclusive."""
-        symbols = [self.symbol + "-open" * one for one in hollow]
+        symbols = [self.symbol + "-open" * one for one in hollow] or self.symbol
         line = {"color": self.colour, "width": 2 if any(hollow) else 0}
-        return {"color": self.colour, "symbol": symbols if len(symbols) > 1 else symbols[0], "size": size, "line": line}
+        return {"color": self.colour, "symbol": symbols, "size": size, "line": line}
 
 
 def engine_colour(configuration: str) -> str:

@@ -26,7 +26,7 @@ FORMATS = ("svg", "png", "pdf", "html")
 
 _LINE_HEIGHT = 15
 _CHARACTER_WIDTH = 5.23
-"""Of the caption, in pixels."""
+"""Width of a character of the caption in pixels."""
 _CAPTION_OFFSET = 62
 """Pixels between the axis and the caption, for ticks, their labels and the axis title."""
 
