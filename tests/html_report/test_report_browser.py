@@ -111,6 +111,16 @@ def test_filter_hides_configurations_in_figures(opened: Opened) -> None:
     assert opened.messages == []
 
 
+def test_figures_follow_the_width_of_the_window(browser: Any, report: Path) -> None:
+    page = Opened(browser, report, viewport={"width": 500, "height": 900}).page
+    for width in (1280, 390, 1000):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("scrollTo({ top: 0, behavior: 'instant' })")  # figures enter or leave the visible part meanwhile
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('.plot.drawn')].every((one) => one.layout.width === one.clientWidth)"
+        )
+
+
 def test_contents_lead_to_every_section(opened: Opened) -> None:
     links = opened.page.locator('nav[aria-label^="Contents of lenet"]').first.get_by_role("link")
     assert {"Results", "Figures", "Parity check", "Glossary"} <= set(links.all_text_contents())

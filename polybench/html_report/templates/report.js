@@ -174,8 +174,8 @@
     const observer = new IntersectionObserver(
       (entries) => {
         for (const { target, isIntersecting } of entries) {
-          const drawn = target.classList.contains("drawn");
-          if (isIntersecting && !drawn) pending.add(target);
+          if (target.classList.contains("drawn")) continue; // may be outdated
+          if (isIntersecting) pending.add(target);
           else pending.delete(target);
         }
         drawPending();
