@@ -24,6 +24,8 @@ _TEXTS = {
 }
 """Expected form of a text, by key."""
 
+_EXAMPLE = "{ height = 32, width = 32 }"
+
 _ENDS = ("", *("\n]}" * depth + "\n]" for depth in range(17)))
 """Endings that can complete a prefix of a TOML file that stops inside nested arrays and tables."""
 
@@ -44,8 +46,18 @@ class TomlText(NamedTuple):
         except (ValueError, RecursionError) as error:
             found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error))
             line = int(found[2]) if found else self._line_after(lambda _: True, ends=("",))
-            what = f"{found[1]}, at column {found[3]}" if found else error
+            what = f"{found[1]}, at column {found[3]}" if found else str(error)
+            if found and self._breaks_inline_table(found[1], line, int(found[3])):
+                what = f"an inline table must be on one line, without a last comma: write {_EXAMPLE}, or a [table]"
             raise BadInput(f"{self.name}:{line}: not valid TOML: {what}") from error
+
+    def _breaks_inline_table(self, problem: str, line: int, column: int) -> bool:
+        """Return True if tomllib's problem is the end of a line, or a last comma, in an inline table."""
+        text = self.content.split("\n")[line - 1]
+        before, after = text[: column - 1].rstrip(), text[column - 1 : column]
+        if problem == "Unclosed inline table":
+            return after in ("", "#")
+        return problem.startswith("Invalid initial character") and before[-1:] in ("{", ",") and after in ("", "#", "}")
 
     def error(self, place: KeyPath, problem: object) -> BadInput:
         """Return an error with the line that defines this key path."""

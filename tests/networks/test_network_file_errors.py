@@ -177,6 +177,29 @@ def test_files_that_are_not_network_files_are_rejected(tmp_path: Path) -> None:
         read_network(tmp_path / "broken.toml")
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("classes = 2\ninput = {\n  height = 8,\n}", 2),
+        ("input = { height = 8, # pixels\n width = 8 }", 1),
+        ("input = { height = 8\n}", 1),
+        ("input = { height = 8, }", 1),
+        ('layers = [\n{ type = "relu" },\n{ type = "residual", body = [\n{ type = "relu" },\n],\n},\n]', 5),
+    ],
+)
+def test_an_inline_table_over_several_lines_gets_a_hint(content: str, line: int) -> None:
+    with pytest.raises(BadInput) as caught:
+        parsed(content)
+    hint = "an inline table must be on one line, without a last comma: write { height = 32, width = 32 }, or a [table]"
+    assert str(caught.value) == f"x.toml:{line}: not valid TOML: {hint}"
+
+
+@pytest.mark.parametrize("content", ["input = { height = 8 width = 8 }", "input = { $ = 8 }", "[input,\n]"])
+def test_other_errors_in_a_table_get_no_hint_about_lines(content: str) -> None:
+    with pytest.raises(BadInput, match=r"x.toml:1: not valid TOML: .*, at column \d+$"):
+        parsed(content)
+
+
 _JUNK = st.one_of(
     st.sampled_from([0, -1, 2**70, 1.5, float("nan"), float("inf"), "", "$x", "conv", True, [], {}, [[]], [{}], [1]]),
     st.text(max_size=3),
