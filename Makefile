@@ -5,6 +5,7 @@ INSTALLED := $(VENV)/.installed
 # All tests of a file run in one process, because they share workers, which take seconds to start.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 PYTEST := $(VENV)/bin/python -m pytest $(PARALLEL)
+LINTERS := "ruff check ." "ruff format --check ." mypy lint-imports vulture
 # Without torch: the index has its oldest version only with several GB of CUDA libraries. OLDEST_EXTRAS can add it.
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
@@ -42,12 +43,10 @@ mutants: $(INSTALLED) # changes in the arithmetic that no test notices
 	$(VENV)/bin/mutmut run $(ARGS)
 	$(VENV)/bin/mutmut results | sed "/caught by type check/d"
 
-lint: $(INSTALLED)
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
-	$(VENV)/bin/vulture
+lint: $(INSTALLED) # runs every linter, then fails with the names of those that failed
+	@failed=; for linter in $(LINTERS); do \
+		echo "$$linter"; $(VENV)/bin/$$linter || failed="$$failed, $$linter"; \
+	done; test -z "$$failed" || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 readme: $(INSTALLED) # the README's tables and julia/models, from the code
 	$(VENV)/bin/python -m tests.readme

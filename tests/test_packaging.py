@@ -134,3 +134,16 @@ def test_importing_polybench_loads_no_framework(statement: str) -> None:
 
 def test_the_command_line_loads_neither_numpy_nor_a_measuring_library() -> None:
     assert not loaded_by("import polybench.cli") & {"numpy", "psutil", "pynvml"}
+
+
+def test_make_lint_runs_every_linter_and_names_those_that_fail(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for linter in ("ruff", "mypy", "lint-imports", "vulture"):
+        script = tmp_path / "bin" / linter
+        script.write_text(f'#!/bin/sh\necho "ran {linter} $1"\ntest {linter} != mypy -a "$1" != format\n')
+        script.chmod(0o755)
+    lint = ["make", "lint", f"VENV={tmp_path}", f"--assume-old={tmp_path}/.installed"]
+    done = subprocess.run(lint, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert re.findall("ran (.*)", done.stdout) == ["ruff check", "ruff format", "mypy ", "lint-imports ", "vulture "]
+    assert done.returncode != 0
+    assert "failed: ruff format --check ., mypy\n" in done.stderr
