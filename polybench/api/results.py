@@ -136,7 +136,7 @@ class StudyResult(SavedResult[StudyDocument]):
         Raises:
             BadInput: the name is not a figure of a study, or its data was not measured.
         """
-        study_figures = {one: one for one, row in FIGURES.items() if row.kind == "study"}
+        study_figures = {one: one for one, row in FIGURES.rows().items() if row.kind == "study"}
         return _plot(lookup_or_suggest(name, study_figures, "figure"), self.document)
 
     def __repr__(self) -> str:

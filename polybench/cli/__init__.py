@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -40,6 +41,7 @@ from polybench.cli.sweep import sweep
 from polybench.cli.view import view
 from polybench.errors import PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
+from polybench.plugins import PluginWarning, blame
 from polybench.schema.printable import printable
 
 app = typer.Typer(
@@ -89,7 +91,8 @@ def _root(
 def main() -> None:
     """Run the program; an expected error becomes one line on standard error and an exit code."""
     prepare_streams()
-    sys.excepthook = _print_traceback
+    warnings.showwarning = _show_warning
+    sys.excepthook = _print_bug
     if (conflict := import_name_conflict()) is not None:
         print(f"warning: {conflict}", file=sys.stderr)
     code = _exit_code()
@@ -99,7 +102,8 @@ def main() -> None:
 
 def _exit_code() -> int:  # noqa: PLR0911 - one return per kind of error
     try:
-        return int(app(standalone_mode=False) or 0)
+        command = typer.main.get_command(app)  # `app()` would replace sys.excepthook
+        return int(command(standalone_mode=False) or 0)
     except _UsageError as error:
         return _report_usage(error)
     except PolybenchError as error:
@@ -148,9 +152,20 @@ def _renamed(error: Any, context: Any) -> str | None:
     return None
 
 
-def _print_traceback(_: type[BaseException], error: BaseException, __: object) -> None:
-    """Print the traceback of a bug in polybench without secrets."""
-    echo("".join(traceback.format_exception(error)), err=True, nl=False)
+_show_any_warning = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+    if category is PluginWarning:
+        echo(f"warning: {message}", err=True)
+    else:
+        _show_any_warning(message, category, *place, **options)
+
+
+def _print_bug(_: type[BaseException], error: BaseException, __: object) -> None:
+    """Print the traceback of a bug in polybench without secrets, or one line for a bug in another package."""
+    message = blame(error)
+    echo(f"error: {message}\n" if message else "".join(traceback.format_exception(error)), err=True, nl=False)
 
 
 def _report(text: str, code: int) -> int:

@@ -13,9 +13,9 @@ from polybench.cli.execute import find_checkpoint, run_and_render
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
-from polybench.errors import BadInput, lookup_or_suggest
+from polybench.errors import BadInput
 from polybench.machine import interrupts
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import check_format, render
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study, check_machine_groups
 
@@ -131,7 +131,7 @@ def _execute(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) 
         raise BadInput(
             "--columns: not available for a table over machines: leave it out; each machine's study is saved"
         )
-    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
+    check_format(options.format)
     _print_all(measure, cluster_run, options)
 
 

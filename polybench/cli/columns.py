@@ -17,9 +17,9 @@ def columns(format: TableOrJson = "table") -> None:
             "unit": metric.unit,
             "better": metric.better,
             "description": metric.description,
-            "groups": [group for group, members in GROUPS.items() if metric.name in members],
+            "groups": [group for group in GROUPS if group in ("all", *metric.groups)],
         }
-        for metric in METRICS.values()
+        for metric in METRICS.rows().values()
     ]
     print_table(rows, format, _table)
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from polybench.cli.options import TableOrJson
-from polybench.cli.output import Rows, echo, print_table
-from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
+from polybench.cli.output import Rows, print_table
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
 
 _SUMMARY_WIDTH = 48
 """Characters."""
@@ -24,12 +24,7 @@ def engines(
 
     To start each installed engine and show its version, run: polybench doctor
     """
-    from polybench.engines import load_all_engines
-
-    specs, broken = load_all_engines()
-    rows = [_row(name, spec) for name, spec in specs.items() if show_all or not spec.internal]
-    for reason in broken.values():
-        echo(f"warning: {reason}", err=True)
+    rows = [_row(name, spec) for name, spec in ENGINES.rows().items() if show_all or not spec.internal]
     print_table(rows, format, _table)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from polybench.cli.explain import ExplainResult, explain_study
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, parse_columns, print_and_exit, width
-from polybench.errors import BadInput, lookup_or_suggest
+from polybench.errors import BadInput
 from polybench.machine import interrupts
-from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, check_format, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
@@ -92,14 +92,14 @@ def run_and_render(
     from polybench.storage.store import Store, results_folder
 
     metrics = parse_columns(options.columns)
-    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS if parity_only else FORMATS), "format")
+    check_format(options.format, of_study=not parity_only)
     if options.explain and options.format not in EXPLANATION_FORMATS:
         expected = ", ".join(EXPLANATION_FORMATS)
         raise BadInput(f"--explain with --format {options.format}: expected a format with text: {expected}")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     on_terminal = options.output is None and sys.stdout.isatty()
-    repeats_warnings = on_terminal and FORMATS[options.format].for_humans and not parity_only
+    repeats_warnings = on_terminal and FORMATS.find(options.format).for_humans and not parity_only
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     explained = ExplainResult(None)
     with interrupts.defer_signals():  # until the result is printed

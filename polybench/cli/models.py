@@ -41,7 +41,7 @@ def models(
     if network is None:
         if format == "toml":
             raise BadInput("--format toml: expected one network: polybench models lenet --format toml")
-        print_table([_row(model) for model in MODELS.values()], format, _table)
+        print_table([_row(model) for model in MODELS.rows().values()], format, _table)
         return
     model = _find(network, results)
     if format == "toml":

@@ -22,7 +22,7 @@ import typer
 from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, lookup_or_suggest, split_names
 from polybench.networks.optimizers import OPTIMIZERS
-from polybench.render import FORMATS, TABLE_FORMATS
+from polybench.render import FORMATS, TABLE_FORMATS, check_format
 from polybench.schema.options import MAX_THREADS_PER_CORE, Precision, Study, environments_of, reject_unused_environments
 from polybench.storage.summaries import Filters, filters_from_text
 
@@ -380,15 +380,17 @@ OPTIONS = WORKLOAD | MEASUREMENT | OUTPUT
 """Every option by field, in the order of the help."""
 
 
-def format_option(names: Iterable[str]) -> Any:
-    """Return the option `--format` with these values; any other ends with BadInput."""
+def format_option(names: Iterable[str], check: Callable[[str], str] | None = None) -> Any:
+    """Return the option `--format`; `check` raises BadInput for invalid values, by default those not in `names`."""
     table = {name: name for name in names}
-    return typer.Option(
-        "--format", help=f"Format: {', '.join(table)}.", callback=lambda name: lookup_or_suggest(name, table, "format")
-    )
+
+    def checked(name: str) -> str:
+        return check(name) if check else lookup_or_suggest(name, table, "format")
+
+    return typer.Option("--format", help=f"Format: {', '.join(table)}.", callback=checked)
 
 
-TableFormat = Annotated[str, format_option(TABLE_FORMATS)]
+TableFormat = Annotated[str, format_option(TABLE_FORMATS, check_format)]
 TableOrJson = Annotated[str, format_option(("table", "json"))]
 Tolerance = Annotated[
     float,

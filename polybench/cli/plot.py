@@ -9,7 +9,7 @@ import typer
 
 from polybench.cli.options import with_options
 from polybench.cli.output import DOCUMENT_HELP, OutputOptions, anonymize_if_requested, check_writable, echo, write
-from polybench.errors import BadInput, lookup_or_suggest
+from polybench.errors import BadInput
 from polybench.figures import FIGURES, Kind, default_figure
 from polybench.schema.study import StudyDocument
 
@@ -48,12 +48,12 @@ def plot(
     store = Store(results_folder(options.results))
     loaded = load_document(document, store)
     name = figure or default_figure(_kind(loaded))
-    required = lookup_or_suggest(name, FIGURES, "figure").kind
+    required = FIGURES.find(name).kind
     if required == "layers" and isinstance(loaded, StudyDocument):
         loaded = _find_layers(loaded, store)
     kind = _kind(loaded)
     if kind != required:
-        available = ", ".join(one for one, spec in FIGURES.items() if spec.kind == kind)
+        available = ", ".join(one for one, spec in FIGURES.rows().items() if spec.kind == kind)
         raise BadInput(
             f"--figure {name}: expected {DOCUMENT_KINDS[required].description}, but {document} is"
             f" {DOCUMENT_KINDS[kind].description};"

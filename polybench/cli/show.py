@@ -18,7 +18,7 @@ from polybench.cli.output import (
 )
 from polybench.cli.sweep import reject_options
 from polybench.errors import lookup_or_suggest
-from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, render
+from polybench.render import EXPLANATION_FORMATS, check_format, render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.study import StudyDocument
 
@@ -39,7 +39,7 @@ def show(study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)]
         _show_other_document(document, study, options)
         return
     metrics = parse_columns(options.columns)
-    lookup_or_suggest(options.format, FORMATS, "format")
+    check_format(options.format, of_study=True)
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     line = width(options.output)
@@ -54,8 +54,10 @@ def _show_other_document(document: AnyDocument, name: str, options: OutputOption
     kind = kind_of(document.schema)
     given = {"--columns": options.columns, "--published": options.published and kind != "sweep"}
     reject_options(given, f"{name} is {DOCUMENT_KINDS[kind].description}")
-    formats = EXPLANATION_FORMATS if kind == "explanation" else TABLE_FORMATS
-    lookup_or_suggest(options.format, dict.fromkeys(formats), "format")
+    if kind == "explanation":
+        lookup_or_suggest(options.format, dict.fromkeys(EXPLANATION_FORMATS), "format")
+    else:
+        check_format(options.format)
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     if isinstance(document, ExplanationDocument):

@@ -22,9 +22,9 @@ from polybench.cli.options import (
     with_options,
 )
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
-from polybench.errors import BadInput, lookup_or_suggest
+from polybench.errors import BadInput
 from polybench.machine import interrupts
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import check_format, render
 from polybench.schema import units
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.options import Study
@@ -138,7 +138,7 @@ def reject_options(given: Mapping[str, object], reason: str) -> None:
 def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> NoReturn:
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
+    check_format(options.format)
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from polybench.engines import find_engine
+from polybench.engines import ENGINES
 from polybench.errors import __version__, install_command
 from polybench.parity_check.check import source_files
 from polybench.results.document import DocumentHeader
@@ -206,7 +206,7 @@ def package_versions(study: Study) -> dict[str, str | None]:
     """Return the versions of the engines' packages by name on the index, without importing them."""
     versions: dict[str, str | None] = {}
     for text in study.engines:
-        for name in find_engine(EngineName.parse(text).engine).packages:
+        for name in ENGINES.find(EngineName.parse(text).engine).packages:
             versions[name] = None  # not installed
             with contextlib.suppress(PackageNotFoundError):
                 versions[name] = version(name)

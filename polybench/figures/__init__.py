@@ -5,10 +5,10 @@ Figures are plain data. Only `figures.image_export` imports plotly (extra `plot`
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from polybench.errors import lookup_or_suggest
+from polybench.plugins import Table
 
 if TYPE_CHECKING:
     from polybench.figures.figure import Figure
@@ -25,7 +25,7 @@ class FigureSpec(NamedTuple):
     """Location and contents of a figure.
 
     Attributes:
-        function: module in this package and function, as in "layers.draw"; imported on first use.
+        function: module and function, as in "package.module:draw"; "layers.draw" is in this package.
         kind: kind of document that the figure shows.
         summary: description for `--help`.
     """
@@ -35,7 +35,8 @@ class FigureSpec(NamedTuple):
     summary: str
 
 
-FIGURES: dict[str, FigureSpec] = {
+FIGURES = Table("figure", FigureSpec)
+FIGURES |= {
     "speed": FigureSpec("speed.draw", "study", "speed relative to the baseline"),
     "step_times": FigureSpec("step_times.draw", "study", "step times in order, after the warm-up"),
     "distributions": FigureSpec("step_times.draw_distributions", "study", "distribution of step times in each process"),
@@ -61,8 +62,8 @@ def draw(name: str, document: Drawable) -> Figure:
         BadInput: the name is unknown, or the document lacks the data; the message names the command that
             measures them.
     """
-    module, _, function = lookup_or_suggest(name, FIGURES, "figure").function.partition(".")
-    figure: Figure = getattr(import_module(f"{__name__}.{module}"), function)(document)
+    function = FIGURES.find(name).function
+    figure: Figure = resolve_name(function if ":" in function else f"{__name__}.{function}")(document)
     return figure
 
 

@@ -139,7 +139,7 @@ class FigureView(NamedTuple):
 
 def figure_views(documents: Mapping[Kind, Drawable], prefix: str) -> Iterator[FigureView]:
     """Yield the figures of reports for which the documents contain data."""
-    for name, spec in FIGURES.items():
+    for name, spec in FIGURES.rows().items():
         if spec.kind in documents:
             try:
                 yield make_figure_view(draw(name, documents[spec.kind]), name, prefix)
@@ -151,7 +151,8 @@ def make_figure_view(figure: Figure, name: str, prefix: str) -> FigureView:
     """Convert a figure; its element ID starts with `prefix`."""
     layout = figure.layout | {"height": figure.height, "margin": _MARGIN | figure.layout.get("margin", {})}
     texts = figure.title, figure.note, figure.text_alternative
-    return FigureView(f"{prefix}-{name}", name, FIGURES[name].kind, *texts, figure.traces, layout)
+    kind = FIGURES.find(name).kind
+    return FigureView(f"{prefix}-{name}", name, kind, *texts, figure.traces, layout)
 
 
 def figure_scripts(figures: Iterable[FigureView]) -> View:

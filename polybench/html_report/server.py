@@ -19,6 +19,7 @@ from typing import Any
 from polybench.errors import BadInput
 from polybench.html_report.routes import Response, Router
 from polybench.html_report.server_pages import error_page
+from polybench.plugins import blame
 
 LOOPBACK = "127.0.0.1"
 _HOST_NAMES = (LOOPBACK, "localhost")
@@ -122,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return self.server.router.dispatch(self.path)
         except Exception as error:  # documents from other machines may have unexpected contents
-            reason = f"Bug in polybench: {type(error).__name__}: {error}"
+            reason = blame(error) or f"Bug in polybench: {type(error).__name__}: {error}"
             return Response(HTTPStatus.INTERNAL_SERVER_ERROR, error_page("Internal error", reason))
 
     def _send(self, response: Response) -> None:

@@ -189,7 +189,7 @@ _ROW_KINDS = ("ranked", "unranked", "not-measured")
 def results_table(study: StudyDocument) -> View:
     """Build the table of all columns with values; rows of a kind are in the order of measurement."""
     measured = [result for result in study.results if result.is_measured]
-    metrics = [metric for metric in METRICS.values() if any(metric.value(one) is not None for one in measured)]
+    metrics = [metric for metric in METRICS.rows().values() if any(metric.value(one) is not None for one in measured)]
     names = {metric.name for metric in metrics}
     shown = [name for name in DEFAULT_COLUMNS if name in names][:_MAX_VISIBLE]
     columns = {metric.name: _column(metric, metric.name in shown, study.settings.input_kind) for metric in metrics}

@@ -14,14 +14,17 @@ from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.single_layer import single_layer
+from polybench.plugins import Table
 
 _NETWORKS = (
     *(LENET, KERAS_CNN, DLFRAMEWORKS_CNN, RESNET32, SMALL_VGG, catdog(2)),
     *(MNIST_MLP, MNIST_CNN, IMDB_BILSTM, IMDB_FASTTEXT, CHAR_LSTM),
 )
-MODELS: dict[str, Model] = {model.name: model for model in _NETWORKS}
+MODELS = Table("model", Model)
 """Networks by name. A family of networks with the depth in its name is represented by its shallowest member.
 """
+
+MODELS |= {model.name: model for model in _NETWORKS}
 
 _CATDOG_FAMILY = "catdog-N"
 MODEL_NAMES = tuple(_CATDOG_FAMILY if name == "catdog-2" else name for name in MODELS)
@@ -49,8 +52,9 @@ def find_model(name: str | Model) -> Model:
     if depth := re.fullmatch(r"catdog-(\d{1,9})", name):
         return catdog(int(depth[1]))
     if name != _CATDOG_FAMILY:
-        lookup_or_suggest(name, dict.fromkeys(MODEL_NAMES), "model")
-        return MODELS[name]
+        names = [_CATDOG_FAMILY if one == "catdog-2" else one for one in MODELS.names()]
+        lookup_or_suggest(name, dict.fromkeys(names), "model")
+        return MODELS.find(name)
     raise BadInput(f"{name}: expected a number of convolutions from {DEPTHS[0]} to {DEPTHS[-1]}, such as catdog-4")
 
 

@@ -116,7 +116,7 @@ def network_of(text: TomlText, table: Mapping[str, Any], above: KeyPath = (), de
         affordable = int(REFERENCE_RATE / max(1, model.training_macs()))
         batch_size = max(2, min(_MAX_PARITY_BATCH, affordable))
         model = msgspec.structs.replace(model, parity_batch_size=batch_size)
-    return msgspec.structs.replace(model, name=f"{model.name}{FINGERPRINT_MARK}{_fingerprint(model)}")
+    return with_fingerprint(model)
 
 
 def _read_input(text: TomlText, table: Mapping[str, Any], place: KeyPath) -> _Images | _Tokens | _Features:
@@ -140,10 +140,11 @@ def _optimizer(text: TomlText, training: _Training, place: KeyPath) -> Optimizer
         raise text.error((*place, key), error) from None
 
 
-def _fingerprint(model: Model) -> str:
-    """Return the beginning of the SHA-256 of layers, input and training, without the name."""
+def with_fingerprint(model: Model) -> Model:
+    """Add the beginning of the SHA-256 of layers, input and training to the name."""
     content = msgspec.structs.replace(model.without_name(), parity_batch_size=1)
-    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:8]
+    fingerprint = hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:8]
+    return msgspec.structs.replace(model, name=f"{model.name}{FINGERPRINT_MARK}{fingerprint}")
 
 
 def slug(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec, find_engine
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
 from polybench.engines.job import Job
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import cores, host
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 def engine_spec(configuration: Configuration) -> EngineSpec:
     """Return the engine of a planned configuration."""
-    return find_engine(configuration.engine)
+    return ENGINES.find(configuration.engine)
 
 
 def has_native_count(plan: Plan, configuration: Configuration) -> bool:

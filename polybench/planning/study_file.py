@@ -13,8 +13,9 @@ import msgspec
 
 from polybench.data.disk import is_file, read_regular_file
 from polybench.errors import BadInput, format_validation_error, lookup_or_suggest
+from polybench.networks import MODELS
 from polybench.networks.model import Model
-from polybench.networks.network_file import network_of, slug
+from polybench.networks.network_file import network_of, slug, with_fingerprint
 from polybench.networks.toml_text import KeyPath, TomlText
 from polybench.planning.grid import points
 from polybench.planning.plan import check_remote, resolve
@@ -106,26 +107,34 @@ def read_network(file: str | Path, folder: Path = Path()) -> Model:
 
 
 def with_network(study: Study) -> Study:
-    """Replace a `model` that is a file by its network; raise BadInput as `read_network` does."""
-    if isinstance(study.model, Model) or not study.model.endswith(NETWORK_SUFFIX):
-        return study
-    return msgspec.structs.replace(study, model=read_network(study.model))
+    """Replace a `model` that is a file, or a name of another package, by its network; BadInput if that fails."""
+    return msgspec.structs.replace(study, model=_network(study.model))
+
+
+def _network(model: str | Model, folder: Path = Path()) -> str | Model:
+    """Return the network of a file or of another package, so that saved studies contain it; else the name."""
+    if isinstance(model, Model):
+        return model
+    if model.endswith(NETWORK_SUFFIX):
+        return read_network(model, folder)
+    is_external = model not in MODELS and model in MODELS.names()
+    return with_fingerprint(MODELS.find(model)) if is_external else model
 
 
 def replace_network(
     text: TomlText, table: dict[str, Any], above: KeyPath = (), folder: Path = Path()
 ) -> dict[str, Any]:
-    """Replace a `model` that is a table or a file by its network, in the fields of a study at the key path `above`.
+    """Replace a `model` as `with_network` does, also a table, in the fields of a study at the key path `above`.
 
     A relative path starts at `folder`. BadInput has the lines in both files.
     """
     model, place = table.get("model"), (*above, "model")
     if isinstance(model, dict):
         return table | {"model": network_of(text, model, place)}
-    if not isinstance(model, str) or not model.endswith(NETWORK_SUFFIX):
+    if not isinstance(model, str):
         return table
     with text.errors_at(place):
-        return table | {"model": read_network(model, folder)}
+        return table | {"model": _network(model, folder)}
 
 
 def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:

@@ -7,19 +7,22 @@ A module per kind of document (`study`, `sweep`, ...) converts a saved document 
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
+from polybench.errors import BadInput
+from polybench.plugins import Table
 from polybench.render.table import WIDTH, TableOptions
 from polybench.schema.documents import kind_of
 
-__all__ = ["EXPLANATION_FORMATS", "FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "render"]
+__all__ = ["EXPLANATION_FORMATS", "FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "check_format", "render"]
 
 
 class FormatSpec(NamedTuple):
     """Location and audience of a format.
 
     Attributes:
-        function: module in this package and function, as in "latex.render"; imported on first use.
+        function: module and function, as in "package.module:render"; "latex.render" is in this package.
         source: what the function receives: the `Table`, the records, a study's single step times as records,
             or the document.
         summary: description for the documentation.
@@ -39,7 +42,8 @@ class FormatSpec(NamedTuple):
         return self.source == "table"
 
 
-FORMATS: dict[str, FormatSpec] = {
+FORMATS = Table("format", FormatSpec)
+FORMATS |= {
     "table": FormatSpec("terminal.render", "table", "plain text table for a terminal", has_width=True),
     "markdown": FormatSpec("markdown.render", "table", "GitHub-flavoured Markdown, for issues and READMEs"),
     "github": FormatSpec(
@@ -56,9 +60,16 @@ FORMATS: dict[str, FormatSpec] = {
 """Formats of a study, by their name for --format."""
 
 TABLE_FORMATS = tuple(name for name, spec in FORMATS.items() if not spec.study_only)
-"""Formats of all other documents: sweeps, overheads, layers, peaks, differences and so on."""
+"""Polybench's own formats of all other documents: sweeps, overheads, layers, peaks, differences and so on."""
 
 EXPLANATION_FORMATS = ("table", "markdown", "json")
+
+
+def check_format(name: str, *, of_study: bool = False) -> str:
+    """Return the name of a format; BadInput if it is unknown, or if only studies have it."""
+    if FORMATS.find(name).study_only and not of_study:
+        raise BadInput(f"--format {name}: only studies have this format: expected {', '.join(TABLE_FORMATS)}")
+    return name
 
 
 def render(document: Any, format: str = "table", *, kind: str = "", width: int = WIDTH, **options: Any) -> str:
@@ -66,22 +77,25 @@ def render(document: Any, format: str = "table", *, kind: str = "", width: int =
 
     Args:
         document: a study or another document with a schema `polybench.KIND/VERSION`.
-        format: a key of FORMATS.
+        format: a name in FORMATS.
         kind: the module that builds the table, if it is not KIND.
         width: characters per line, for formats with a width.
         **options: fields of `TableOptions`.
 
     Raises:
-        KeyError: FORMATS does not contain `format`.
+        BadInput: the format is unknown.
         ValueError: the format is json, and the document contains a number that JSON cannot represent.
     """
-    spec = FORMATS[format]
-    if spec.source == "document":
+    spec = FORMATS.find(format)
+    if not spec.function:
         from polybench.schema.encoding import encode
 
         return encode(document).decode()
-    module = import_module(f"{__name__}.{kind or kind_of(document.schema)}")
-    source = getattr(module, spec.source)(document, TableOptions(**options, width=width if spec.has_width else None))
-    file, _, function = spec.function.partition(".")
-    text: str = getattr(import_module(f"{__name__}.{file}"), function)(source, *([width] if spec.has_width else []))
+    source = document
+    if spec.source != "document":
+        module = import_module(f"{__name__}.{kind or kind_of(document.schema)}")
+        table_options = TableOptions(**options, width=width if spec.has_width else None)
+        source = getattr(module, spec.source)(document, table_options)
+    function = resolve_name(spec.function if ":" in spec.function else f"{__name__}.{spec.function}")
+    text: str = function(source, *([width] if spec.has_width else []))
     return text

@@ -183,7 +183,7 @@ def records(study: StudyDocument, options: TableOptions) -> Records:
     The fields depend only on the columns, and every record contains the workload and the host. Files of
     several studies can therefore be concatenated.
     """
-    metrics = list(METRICS.values()) if options.columns is None else options.columns
+    metrics = list(METRICS.rows().values()) if options.columns is None else options.columns
     fields = ["study", "created", "model", "data", "batch_size", "threads", "host", "configuration", "engine"]
     fields += ["variant", "environment", "device", "precision", "status", "ranked"]
     for metric in metrics:
@@ -207,7 +207,7 @@ def long_records(study: StudyDocument, options: TableOptions) -> Records:
 
     `low` and `high` are the interval of a metric.
     """
-    metrics = list(METRICS.values()) if options.columns is None else options.columns
+    metrics = list(METRICS.rows().values()) if options.columns is None else options.columns
     fields = ["study", "configuration", "engine", "variant", "environment", "device", "precision"]
     fields += ["quantity", "unit", "process", "round", "index", "value", "low", "high"]
     return Records(fields, (record for result in study.results for record in _long_records(study, result, metrics)))

@@ -20,7 +20,7 @@ import platformdirs
 from polybench.data import Dataset, cifar10, data_folder
 from polybench.data.batch_files import write_epoch
 from polybench.data.batches import epoch_order
-from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec, load_all_engines
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
 from polybench.engines.job import COLD_START, Job
 from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__, install_command
 from polybench.machine import host
@@ -63,7 +63,7 @@ def has_working_engine(report: Report) -> bool:
 
 def probe_engines() -> dict[str, dict[str, Any]]:
     """Load every engine in its own worker, in parallel, and report what it is."""
-    specs, broken = load_all_engines()
+    specs, broken = ENGINES.load_all()
     specs = {name: spec for name, spec in specs.items() if spec.computes}
     hint = "repair or uninstall its package"
     reports: dict[str, dict[str, Any]] = {

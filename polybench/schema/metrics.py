@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.errors import install_command, lookup_or_suggest
+from polybench.plugins import Table
 from polybench.schema import units
 from polybench.schema.result import BreakEven, Interval, Result, Scaling
 
@@ -550,7 +551,8 @@ _METRICS = (
     ),
 )
 
-METRICS = {metric.name: metric for metric in _METRICS}
+METRICS = Table("metric", Metric)
+METRICS |= {metric.name: metric for metric in _METRICS}
 """Every metric by name, in the order of the columns."""
 
 DEFAULT_COLUMNS = (
@@ -590,13 +592,15 @@ def select_metrics(names: Sequence[str]) -> list[Metric]:
     Raises:
         BadInput: a name is unknown; the message suggests the nearest valid one.
     """
-    known = METRICS | GROUPS
     for name in names:
-        lookup_or_suggest(name, known, "column")
-    expanded = (member for name in names for member in GROUPS.get(name, (name,)))
-    return [METRICS[name] for name in dict.fromkeys(expanded)]
+        lookup_or_suggest(name, METRICS.names() | dict.fromkeys(GROUPS), "column")
+    rows = METRICS.rows() if GROUPS.keys() & names else {}
+    members = {group: [metric.name for metric in rows.values() if group in ("all", *metric.groups)] for group in GROUPS}
+    expanded = (member for name in names for member in members.get(name, [name]))
+    return [METRICS.find(name) for name in dict.fromkeys(expanded)]
 
 
 def in_table_order(metrics: Sequence[Metric]) -> list[Metric]:
-    """Sort metrics into the order of METRICS."""
-    return [metric for metric in METRICS.values() if metric in metrics]
+    """Sort metrics into the order of METRICS, those of other packages last."""
+    order = list(METRICS.names())
+    return sorted(metrics, key=lambda metric: order.index(metric.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from polybench.errors import BadInput
 from polybench.render import FORMATS, TABLE_FORMATS, render
 from polybench.render.study import important_columns
 from polybench.render.table import Table, number_columns, text_columns
@@ -51,8 +52,8 @@ def test_json_is_the_saved_document(columns: list[Metric]) -> None:
     assert from_json(render(typical_study(), "json", columns=columns).encode()) == typical_study()
 
 
-def test_unknown_format_raises_key_error() -> None:
-    with pytest.raises(KeyError):
+def test_an_unknown_format_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="unknown format 'xml'; formats are: csv"):
         render(typical_study(), "xml")
 
 
