@@ -24,6 +24,7 @@ from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from polybench.worker.__main__ import die_with_parent
+from tests.engine_matrix import MISSING_LAYERS
 from tests.engines import engine_fixtures
 from tests.engines.child import train_lenet
 from tests.worker_sessions import InProcess
@@ -154,6 +155,17 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
             return started[key]
 
         yield worker
+
+
+@contextlib.contextmanager
+def skip_unsupported(configuration: str) -> Iterator[None]:
+    """Skip the test if a new engine lacks a layer of the network."""
+    try:
+        yield
+    except EngineUnavailable as missing:
+        if (engine := configuration.partition("+")[0]) in MISSING_LAYERS:
+            raise
+        pytest.skip(f"{missing.reason}: add {engine} to MISSING_LAYERS in tests/engine_matrix.py")
 
 
 @pytest.fixture(scope="module")
