@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import typer
@@ -21,14 +21,27 @@ from polybench.schema.metrics import GROUPS, METRICS
 
 _ROOT = Path(__file__).parents[1]
 _SCHEMA = _ROOT / "polybench/schema/study.schema.json"
+_COMMANDS = "reference/commands/index.md"
 _DOCSTRING = re.compile(r'^"""\n    ((\w+)\([^\n]*\))\n\n(.*?)^"""$', re.MULTILINE | re.DOTALL)
 """Pattern of a Julia docstring: signature, name, description."""
 
 
+def on_config(config: MkDocsConfig) -> None:
+    """Replace the commands in the navigation by their pages, below the headings of `--help`."""
+    assert config.nav is not None
+    for section in config.nav:
+        (pages,) = section.values()
+        if isinstance(pages, list) and _COMMANDS in pages:
+            panels = [{panel: [{one.name: one.path} for one in pages]} for panel, pages in _commands().items()]
+            pages[pages.index(_COMMANDS)] = {"Commands": [_COMMANDS, *panels]}
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
+    commands = _commands()
     pages = {
-        "reference/commands.md": _commands(),
+        _COMMANDS: _command_list(commands),
+        **{one.path: one.text for panel in commands.values() for one in panel},
         "reference/columns.md": _columns(),
         "reference/document.md": _document(),
         "contributing.md": (_ROOT / "CONTRIBUTING.md").read_text().replace("(docs/", "("),
@@ -38,6 +51,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Name the theme's search dialog for screen readers."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
@@ -54,20 +73,46 @@ def _sample() -> str:
     return rest.partition("-->\n")[2].partition("<!-- end of sample -->")[0].replace("(docs/", "(")
 
 
-def _commands() -> str:
-    group = typer.main.get_command(app)
-    parts = ["# Commands", "`python -m polybench` is the same program. `--help` says the same as this page."]
-    for path, command, context in _walk(group, type(group).context_class(group, info_name="polybench")):
-        parts += [f"## {path}", _paragraphs(command.help or ""), _options(command, context)]
+class _Command(NamedTuple):
+    """Page of a command, with the first sentence of its help."""
+
+    name: str
+    summary: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        return f"reference/commands/{self.name}.md"
+
+
+def _commands() -> dict[str, list[_Command]]:
+    """Return the pages of all commands by the headings of `--help`."""
+    group: Any = typer.main.get_command(app)
+    context = type(group).context_class(group, info_name="polybench")
+    panels: dict[str, list[_Command]] = {}
+    for name, command in group.commands.items():
+        inner = type(command).context_class(command, info_name=name, parent=context)
+        parts = []
+        for level, one, where in _walk(command, inner):
+            parts += [f"{level} {where.command_path}", _paragraphs(one.help or ""), *_options(f"#{level}", one, where)]
+        summary = (command.help or "").partition("\n")[0]
+        panels.setdefault(command.rich_help_panel, []).append(_Command(name, summary, "\n\n".join(parts)))
+    return panels
+
+
+def _command_list(panels: dict[str, list[_Command]]) -> str:
+    parts = ["# Commands", "`python -m polybench` is the same program. `--help` shows the same texts."]
+    for panel, commands in panels.items():
+        rows = [(f"[`polybench {one.name}`]({one.name}.md)", one.summary) for one in commands]
+        parts += [f"## {panel}", _table(("command", "does"), rows)]
     return "\n\n".join(parts)
 
 
-def _walk(command: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield every executable command with its path."""
-    if not hasattr(command, "commands"):
-        yield context.command_path, command, context
+def _walk(command: Any, context: Any, level: str = "#") -> Iterator[tuple[str, Any, Any]]:
+    """Yield a command and its subcommands with the levels of their headings."""
+    yield level, command, context
     for name, inner in getattr(command, "commands", {}).items():
-        yield from _walk(inner, type(inner).context_class(inner, info_name=name, parent=context))
+        yield from _walk(inner, type(inner).context_class(inner, info_name=name, parent=context), f"#{level}")
 
 
 def _paragraphs(text: str) -> str:
@@ -79,9 +124,16 @@ def _paragraphs(text: str) -> str:
     return "\n".join(lines)
 
 
-def _options(command: Any, context: Any) -> str:
-    records = (parameter.get_help_record(context) for parameter in command.params)
-    return _table(("option", "meaning"), ((_code(record[0]), record[1]) for record in records if record))
+def _options(level: str, command: Any, context: Any) -> Iterator[str]:
+    """Yield a table of options for each panel of `--help`, with a heading if there are several."""
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.params:
+        if record := parameter.get_help_record(context):
+            panel = getattr(parameter, "rich_help_panel", None) or "Options"
+            panels.setdefault(panel, []).append((_code(record[0]), record[1]))
+    for panel, rows in panels.items():
+        yield from ([f"{level} {panel}"] if len(panels) > 1 else [])
+        yield _table(("option", "meaning"), rows)
 
 
 def _columns() -> str:

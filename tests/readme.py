@@ -5,23 +5,27 @@ A table is between two markers in one of these files; a test fails if it is outd
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec
 from polybench.networks import MODEL_NAMES, MODELS, find_model
+from polybench.networks.layers import Layer
 from polybench.networks.model import Model
 from polybench.networks.optimizers import FORMULAS, Optimizer
 from polybench.render import FORMATS
 from polybench.schema.metrics import GROUPS, METRICS, Metric
+from polybench.schema.options import Precision, Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests import engine_matrix as cases
 from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
+from tests.frameworks import PYPROJECT
 
 _ROOT = Path(__file__).parents[1]
 PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
@@ -194,6 +198,110 @@ def _places(configuration: str, device: str, tested: set[str], by_hand: dict[str
     return "never run"
 
 
+def limits() -> str:
+    """Return a row per subject: what polybench has, from the code, and well-known things that the code lacks."""
+    layers = [layer.__struct_config__.tag for layer in get_args(Layer)]
+    devices = dict.fromkeys(device for row in ENGINES.values() for device in row.devices)
+    classifiers = PYPROJECT["project"]["classifiers"]
+    systems = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("Operating System")]
+    versions = [one.rpartition(" ")[2] for one in classifiers if re.search(r"Python :: 3\.\d+$", one)]
+    has = {
+        "layers": _codes(layers),
+        "losses": "mean cross-entropy of logits",
+        "optimizers": _codes(FORMULAS),
+        "data types": _codes(get_args(Precision)),
+        "data sets": _codes(("cifar10", "mnist", "imdb", "synthetic")) + ", folders of images",
+        "devices": _codes(devices),
+        "distributed training": "data-parallel replicas on one machine (`--replicas`)",
+        "platforms": f"{', '.join(systems)} with Python {', '.join(versions)}",
+    }
+    records = (Model, Optimizer, Study, *get_args(Layer))
+    known = {*layers, *FORMULAS, *get_args(Precision), *devices, *systems}
+    known |= {field for record in records for field in record.__struct_fields__}
+    rows = (
+        (subject, has[subject], ", ".join(text for name, text in lacking.items() if name not in known))
+        for subject, lacking in _LACKING.items()
+    )
+    return markdown(("", "polybench has", "polybench lacks"), rows)
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+_LACKING = {
+    "layers": {
+        "attention": "attention (transformers)",
+        "layer_norm": "layer norm",
+        "group_norm": "group norm",
+        "gelu": "GELU",
+        "silu": "SiLU",
+        "sigmoid": "sigmoid and tanh between layers",
+        "groups": "grouped and depthwise convolution",
+        "dilation": "dilated convolution",
+        "conv_transpose": "transposed convolution",
+        "conv1d": "convolution in one or three dimensions",
+        "gru": "GRU",
+        "rnn": "plain recurrent layers",
+        "custom": "layers of your own",
+    },
+    "losses": {
+        "mean_squared_error": "mean squared error (regression)",
+        "label_smoothing": "label smoothing",
+        "class_weights": "class weights",
+        "ctc": "CTC",
+        "contrastive": "contrastive losses",
+    },
+    "optimizers": {
+        "adamw": "AdamW",
+        "adagrad": "Adagrad",
+        "adadelta": "Adadelta",
+        "lamb": "LAMB",
+        "lion": "Lion",
+        "lbfgs": "L-BFGS",
+        "gradient_clipping": "gradient clipping",
+        "accumulation": "gradient accumulation",
+    },
+    "data types": {
+        "fp16": "float16 with loss scaling",
+        "fp8": "float8",
+        "int8": "quantization",
+        "fp64": "times in float64",
+    },
+    "data sets": {"imagenet": "ImageNet", "audio": "audio", "video": "video", "detection": "detection, segmentation"},
+    "devices": {"rocm": "AMD GPUs (ROCm)", "mps": "Apple GPUs (Metal)", "xpu": "Intel GPUs", "tpu": "TPUs"},
+    "distributed training": {
+        "nodes": "one training on several machines",
+        "fsdp": "sharded weights (FSDP, ZeRO)",
+        "tensor_parallel": "tensor and pipeline parallelism",
+        "parameter_server": "parameter servers",
+    },
+    "platforms": {"Windows": "Windows", "MacOS": "macOS", "PyPy": "PyPy"},
+}
+"""Well-known things, by the name that they would have in the code; what the code has is left out."""
+
+
+def lacks() -> str:
+    """Return a row per engine: the layers, devices and measurements that it lacks."""
+    devices = dict.fromkeys(device for row in ENGINES.values() for device in row.devices)
+    rows = []
+    for name in cases.TESTED:
+        row = ENGINES[name]
+        layers = _codes(layer.__struct_config__.tag for layer in cases.MISSING_LAYERS.get(name, ()))
+        missing = [
+            *([f"layers: {layers}"] if layers else []),
+            *(
+                [f"devices: {_codes(one for one in devices if one not in row.devices)}"]
+                if row.devices != (*devices,)
+                else []
+            ),
+            *(["times of single layers"] if row.compiled_as_whole else []),
+            *([] if row.replicas else [f"data-parallel training: {row.no_data_parallel_reason}"]),
+        ]
+        rows.append((f"`{name}`", "; ".join(missing) or "-"))
+    return markdown(("engine", "lacks"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "columns": columns,
     "formats": formats,
@@ -202,6 +310,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "engines": engines,
     "matrix": matrix,
     "ran": ran,
+    "limits": limits,
+    "lacks": lacks,
 }
 """Functions by the name in the markers."""
 

@@ -8,7 +8,12 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -18,11 +23,14 @@ from polybench.cli import app
 from polybench.schema.metrics import METRICS
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
+from tests.browser import Visitor, launched
 from tests.figures.documents import full_sweep
 from tests.gallery import GALLERY, figures
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LIGHT_DESKTOP = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+DARK_PHONE = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
 LINKED_NUMBER = re.compile(r'\[([^]]+)\]\((\S+\.json) "(\S+) (\w+)"\)')
 EXAMPLE = re.compile(r"<!-- output of: polybench (.+) -->\n+```\n(.+?\n)```", re.S)
 
@@ -37,8 +45,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_and_column_is_in_the_reference(site: Path) -> None:
-    commands = (site / "reference/commands/index.html").read_text()
-    assert not [name for name in typer.main.get_command(app).commands if f"polybench {name}" not in commands]
+    group = typer.main.get_command(app)
+    listed = (site / "reference/commands/index.html").read_text()
+    for name, command in group.commands.items():
+        page = (site / "reference/commands" / name / "index.html").read_text()
+        assert all(option in page for parameter in command.params for option in parameter.opts), name
+        assert f'href="{name}/"' in listed
+        assert f">\n    {name}\n" in page  # in the navigation
     columns = (site / "reference/columns/index.html").read_text()
     assert not [name for name in METRICS if f"<code>{name}</code>" not in columns]
 
@@ -55,6 +68,45 @@ def test_every_function_that_julia_exports_is_in_the_reference(site: Path) -> No
     module = (ROOT / "julia/src/PolyBench.jl").read_text()
     (exported,) = re.findall(r"^export (.+)$", module, re.MULTILINE)
     assert not [name for name in exported.split(", ") if f'<h3 id="{name}"' not in page]
+
+
+browser = pytest.fixture(launched, scope="module")
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Serve the site, because browsers do not search files."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_search_finds_what_polybench_lacks(browser: Any, address: str) -> None:
+    page = Visitor(browser, address).page
+    for words in ("Windows", "transformers", "float16", "ROCm"):
+        page.fill(".md-search__input", words)
+        page.wait_for_selector(f".md-search-result__link mark:text-is('{words}')")
+        assert "limitations/" in page.get_attribute(".md-search-result__link", "href"), words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [LIGHT_DESKTOP, DARK_PHONE], ids=["desktop", "phone"])
+def test_pages_are_accessible(browser: Any, address: str, site: Path, options: dict[str, Any]) -> None:
+    axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
+    found, visitor = {}, Visitor(browser, address, **options)
+    for path in sorted(site.rglob("index.html")):
+        visitor.page.goto(address + path.parent.relative_to(site).as_posix())
+        violations = axe.Axe().run(visitor.page)["violations"]
+        if violations:
+            found[path.parent.name] = {one["id"]: one["nodes"][0]["html"] for one in violations}
+    assert not found
+    assert visitor.messages == []
 
 
 def test_pages_load_nothing_external(site: Path) -> None:
@@ -79,7 +131,7 @@ def test_the_first_page_has_the_sample_of_the_readme(site: Path) -> None:
 
 
 def test_a_pipe_in_code_does_not_split_a_table_cell(site: Path) -> None:
-    page = (site / "reference/commands/index.html").read_text()
+    page = (site / "reference/commands/run/index.html").read_text()
     assert "<code>STUDY.toml|ID &lt;str&gt;</code>" in page
 
 

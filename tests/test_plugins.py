@@ -27,7 +27,7 @@ from polybench.runner import doctor
 from polybench.schema.metrics import METRICS, select_metrics
 from polybench.schema.options import Study
 from polybench.storage.store import Store
-from tests.commands import printed
+from tests.commands import invoke, printed
 from tests.factories import typical_study
 
 FAST = ["--data=synthetic", "--processes=1", "--rounds-per-process=1", "--steps-per-round=5", "--batch-size=16"]
@@ -207,9 +207,9 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_plugin_model_is_listed_and_its_studies_contain_it(install: Install, tmp_path: Path) -> None:
     install("toy-package", EXTENSIONS, "model", toy="toy_engine:MODEL")
     assert "toy" in [row["model"] for row in json.loads(printed("models", "--format", "json"))]
-    (tmp_path / "study.toml").write_text('engines = ["fake"]\nmodel = "toy"\ndata = "synthetic"\n')
-    options = ("--processes=1", "--rounds-per-process=1", "--steps-per-round=3", "--format=json", "--no-save")
-    study = json.loads(printed("run", tmp_path / "study.toml", *options))
+    (tmp_path / "study.toml").write_text('engines = ["fake"]\nmodel = "toy"\n')
+    assert "\ntoy~" in f"\n{invoke('run', tmp_path / 'study.toml', '--dry-run').stderr}"
+    study = json.loads(printed("compare", "--engines=fake", "--model=toy", *FAST, "--format=json", "--no-save"))
     assert re.fullmatch(r"toy~[0-9a-f]{8}", study["settings"]["model"])
     assert 'summary = "a toy"' in study["study"]  # `run ID` works without the package
     assert build_study({"model": "toy"}).model.name == study["settings"]["model"]

@@ -21,6 +21,7 @@ import typer
 
 from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, lookup_or_suggest, split_names
+from polybench.networks import MODELS
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS, TABLE_FORMATS, check_format
 from polybench.schema.options import MAX_THREADS_PER_CORE, Precision, Study, environments_of, reject_unused_environments
@@ -446,8 +447,8 @@ def make_study(**fields: Any) -> Study:
 
 
 def _with_network(study: Study) -> Study:
-    """Replace a network file's name with the network; does not load NumPy without a network file."""
-    if not isinstance(study.model, str) or not study.model.endswith(".toml"):
+    """Do the same as `study_file.with_network`, but without loading NumPy for polybench's own networks."""
+    if study.model in MODELS:
         return study
     from polybench.planning.study_file import with_network
 
