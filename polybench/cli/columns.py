@@ -7,7 +7,10 @@ from polybench.cli.output import Rows, print_table
 
 
 def columns(format: TableOrJson = "table") -> None:
-    """List the columns of a study's table: unit, direction of improvement, groups and description."""
+    """List the columns of a study's table: unit, direction of improvement, groups and description.
+
+    Example: polybench columns
+    """
     from polybench.schema.metrics import GROUPS, METRICS
 
     rows: Rows = [

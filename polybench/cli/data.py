@@ -27,7 +27,10 @@ def fetch(
     ] = DatasetVersion.binary,
     folder: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="the data folder")] = None,
 ) -> None:
-    """Download CIFAR-10 (170 MB), verify and unpack it."""
+    """Download CIFAR-10 (170 MB), verify and unpack it.
+
+    Example: polybench data fetch
+    """
     from polybench.data import cifar10, data_folder
 
     target = folder or data_folder()
@@ -39,7 +42,10 @@ def fetch(
 def verify(
     path: Annotated[Path | None, typer.Argument(help="Archive or folder.", show_default="the data folder")] = None,
 ) -> None:
-    """Read every record of the training and test images, and print their numbers."""
+    """Read every record of the training and test images, and print their numbers.
+
+    Example: polybench data verify cifar-10-python.tar.gz
+    """
     from polybench.data import cifar10, data_folder
 
     verified = cifar10.verify(path or data_folder())
@@ -50,7 +56,10 @@ def verify(
 
 @app.command()
 def path() -> None:
-    """Print the data folder (POLYBENCH_DATA overrides it)."""
+    """Print the data folder (POLYBENCH_DATA overrides it).
+
+    Example: polybench data path
+    """
     from polybench.data import data_folder
 
     echo(str(data_folder()))

@@ -40,6 +40,8 @@ def doctor(
 
     The exit code is 0 if at least one engine runs, else 4. With --on, the command checks every machine of a
     cluster, and whether a study could run there.
+
+    Example: polybench doctor --on slurm
     """
     import msgspec
 

@@ -23,6 +23,8 @@ def engines(
     """List the engines and their variants, what has to be installed for each, and whether it is.
 
     To start each installed engine and show its version, run: polybench doctor
+
+    Example: polybench engines --all
     """
     rows = [_row(name, spec) for name, spec in ENGINES.rows().items() if show_all or not spec.internal]
     print_table(rows, format, _table)

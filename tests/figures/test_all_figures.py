@@ -68,12 +68,12 @@ def test_plotly_accepts_every_figure(name: str) -> None:
     figures = pytest.importorskip("plotly.graph_objects")
     figure = draw_full(name)
     figures.Figure(figure.traces, figure.layout | {"height": figure.height})  # raises ValueError for unknown properties
-    assert figure.title
-    assert figure.note.endswith(".")
+    assert figure.title, f"figure {name}: add a title"
+    assert figure.note.endswith("."), f"figure {name}: add a note that explains marks and intervals, in sentences"
 
 
 @pytest.mark.parametrize("name", STUDY_FIGURES)
-def test_missing_data_is_reported_with_the_command(name: str) -> None:
+def test_a_figure_without_its_data_raises_no_data_with_the_command_that_measures_it(name: str) -> None:
     with pytest.raises(NoData, match=r"^study 20250101-000000-abcd has no .*; .*"):
         draw(name, study())
 
@@ -86,7 +86,8 @@ def test_malicious_names_are_escaped(name: str) -> None:
         type=type(DOCUMENTS[FIGURES[name].kind]),
     )
     figure = draw(name, document)
-    assert "<b onclick" not in str((figure.traces, figure.layout))
+    unsafe = "<b onclick" in str((figure.traces, figure.layout))
+    assert not unsafe, f"figure {name}: pass names through escape_text"
 
 
 def test_each_kind_of_document_has_a_default_figure() -> None:

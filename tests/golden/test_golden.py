@@ -20,6 +20,9 @@ MACHINE_DEPENDENT = {"startup", "break_even_steps", "memory", "utilization", "en
 MACHINE_DEPENDENT |= {"inconclusive_reason", "full_collections", "code_fingerprint"}
 
 
+_UPDATE = "update the example: python -m tests.golden"
+
+
 @pytest.fixture(scope="module")
 def schema() -> Draft202012Validator:
     return Draft202012Validator(json.loads(JSON_SCHEMA.read_text()))
@@ -67,12 +70,12 @@ def test_violations_of_the_schema_are_found(
 
 def test_the_golden_document_is_the_same_after_reading_and_writing() -> None:
     text = golden.FILE.read_bytes()
-    assert to_json(from_json(text)) == text
+    assert to_json(from_json(text)) == text, f"the document has changed; if on purpose, {_UPDATE}"
 
 
 def test_a_new_measurement_differs_in_measured_numbers_only() -> None:
     found = dict(locations(json.loads(to_json(golden.measure()))))
-    assert found == dict(locations(json.loads(golden.FILE.read_text())))
+    assert found == dict(locations(json.loads(golden.FILE.read_text()))), f"if on purpose, {_UPDATE}"
 
 
 def locations(value: Any, location: str = "") -> Iterator[tuple[str, Any]]:

@@ -58,6 +58,7 @@ def test_published_block_comes_last_and_only_on_request(name: str, columns: list
     assert "published" not in text_without
     assert 0 <= text_without.index("A study") < text_without.index("lenet")
     text = render(STUDY, name, columns=columns, published=True)
+    assert "published (not measured here)" in text, f"--format {name}: render the last table of Table.tables"
     block = text[text.index("published (not measured here)") :]
     for value in ("1,407,620", "8 to 9.5 times", "0.828756 s", "source: a journal", "source: a blog"):
         assert block.count(value) == 1

@@ -30,14 +30,16 @@ def test_every_format_ends_with_one_newline(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_contains_every_configuration(name: str) -> None:
     text = render(typical_study(), name).replace("\\", "")
-    assert all(result.configuration in text for result in typical_study().results)
+    missing = [result.configuration for result in typical_study().results if result.configuration not in text]
+    assert not missing, f"--format {name} leaves out configurations of a study, from the rows of its Table or Records"
 
 
 @pytest.mark.parametrize("name", TABLE_FORMATS)
 @pytest.mark.parametrize("kind", [kind for kind in DOCUMENTS if kind != "study"])
 def test_every_document_has_every_format(kind: str, name: str) -> None:
     text = render(DOCUMENTS[kind], name).replace("\\", "")
-    assert ("memory" if kind == "peak" else "torch/cpu") in text
+    expected = "memory" if kind == "peak" else "torch/cpu"
+    assert expected in text, f"--format {name} leaves out {expected}, from the rows or columns of a {kind}'s table"
     assert text.endswith("\n")
 
 

@@ -27,10 +27,12 @@ from polybench.schema.resources import (
 from polybench.schema.result import (
     BaselineComparison,
     BreakEven,
+    Communication,
     Comparison,
     MeanStepTime,
     Pipeline,
     Result,
+    Scaling,
     Startup,
     StepTime,
     TimeToAccuracy,
@@ -109,6 +111,10 @@ def test_every_metric_reads_its_own_field() -> None:
         memory=Memory(10 << 20, 11 << 20, 12 << 20, 13 << 20, 14 << 20, 15 << 20, 16 << 20, "by process"),
         utilization=Utilization(187.0, 1.87, 45.5, 250, {"sm": 1380}, 61, ["thermal slowdown", "power cap"]),
         energy=Energy(4500.0, "NVML"),
+        interference=Interference(0.0005, 31.0, 0.0, 5.0, 1.25),
+        workload=msgspec.structs.replace(WORKLOAD, replicas=2),
+        scaling=Scaling("torch/cuda#2", 1.72, (1.7, 1.74), devices=2, efficiency=0.86),
+        communication=Communication(0.0013, 0.13, "difference"),
         cost=Cost(0.0034, 2.5),
         peak=PeakComparison(98e9, 0.314, "a product"),
         gpu_speedup=Comparison("torch/cpu", 97.8, (95.0, 99.0)),
@@ -128,6 +134,10 @@ def test_every_metric_reads_its_own_field() -> None:
         "pipeline_throughput": "25,000",
         "training_throughput": "14,000",
         "speedup": "1.65 (1.65 to 1.65)",
+        "data_parallel": "2",
+        "parallel_speedup": "1.72x",
+        "parallel_efficiency": "86%",
+        "allreduce_share": "13%",
         "gpu_speedup": "97.8x",
         "mean_step_time": "10.4 ms ±1.9%",
         "mean_throughput": "12,308",
@@ -169,11 +179,16 @@ def test_every_metric_reads_its_own_field() -> None:
         "temperature": "61.0",
         "throttle_reasons": "thermal slowdown, power cap",
         "energy": "4,500 J",
+        "page_faults": "31.0",
+        "context_switches": "6.25",
+        "cpu_wait_time": "500 µs",
         "cost_per_epoch": "$0.00340",
         "relative_cost": "2.50",
         "parity": "identical",
     }
     assert {name: METRICS[name].text(result) for name in expected} == expected
+    missing = METRICS.keys() - expected.keys()
+    assert not missing, "give their fields a value in `result`, and their texts in `expected`"
     for metric in METRICS.values():
         assert (metric.text(result) == "") == (metric.value(result) is None), metric.name
 

@@ -1,0 +1,47 @@
+"""Every command is complete: help with an example, documentation, a test. Each failure names what to add, and where."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from polybench.cli import app
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield " ".join((*names, name)), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+PAGES = " ".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+TESTS = " ".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example_that_its_options_accept(name: str) -> None:
+    command = COMMANDS[name]
+    _, found, example = (command.help or "").partition("Example: ")
+    assert found, f"polybench {name}: end the docstring of its function with a line 'Example: polybench {name} ...'"
+    words = shlex.split(example.partition(" > ")[0])
+    assert words[: 1 + len(name.split())] == ["polybench", *name.split()], example
+    command.make_context(name, words[1 + len(name.split()) :])  # raises UsageError or BadInput
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_documented_and_tested(name: str) -> None:
+    documented = f"polybench {name}" in PAGES
+    assert documented, f"polybench {name}: add it to README.md's table of commands, or describe it in a page of docs/"
+    words = r'",\s*"'.join(name.split())
+    assert re.search(rf'"{words}"|"{name}[ "]', TESTS), f"polybench {name}: add a test that calls it to tests/cli"
