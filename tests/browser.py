@@ -16,7 +16,7 @@ def chromium() -> str:
     """Return the path of Chromium; skip the test without it."""
     found = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
-        pytest.skip("there is no Chromium; apt install chromium, or set BROWSER_PATH")
+        pytest.skip("Chromium is not installed; apt install chromium, or set BROWSER_PATH")
     return found
 
 

@@ -329,7 +329,7 @@ def with_tables(text: str) -> str:
         if not begun:
             continue
         if not ended:
-            raise ValueError(f"there is no {end!r}")
+            raise ValueError(f"{end!r} is missing")
         text = f"{before}{begin}{table()}\n{end}{after}"
     return text
 

@@ -1,7 +1,7 @@
 """Simulated machines with a known truth: a virtual clock and scripted workers, driven by the real program.
 
-A `Machine` has effects that the statistics must withstand, a `Script` says what an engine costs on it, and
-`measure` returns the document of a study that the real runner, timing loop and statistics made from both:
+A `Machine` has effects that the statistics must withstand. A `Script` has the cost of an engine on it. From both, the
+real runner, timing loop and statistics make the document of a study, which `measure` returns:
 
     machine = Machine(seed=1, bursts=0.1)
     slow = Script(0.020, pause_interval=40, pause_seconds=0.096)

@@ -291,7 +291,7 @@ def simulated(
 def test_few_verdicts_of_ten_configurations_are_false(changed: int) -> None:
     """The mean fraction of false verdicts is below the significance level.
 
-    There is no tolerance, because it would hide small ones.
+    The tolerance is 0, because it would hide small ones.
     """
     rng = np.random.default_rng(changed)
     pairs, fractions, found = 100, [], 0

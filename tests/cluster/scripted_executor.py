@@ -50,7 +50,7 @@ class ScriptedExecutor:
     def start(self, group: MachineGroup, task: Task, preferred_host: str | None = None) -> None:
         self.started.append((group.label, task, preferred_host))
         if not self.scripts[group.label]:
-            raise BadInput("there is no other script")
+            raise BadInput("no script is left")
         documents = {
             id(DOCUMENT): document(task),
             id(LAST): document(task, finished=True),

@@ -42,7 +42,7 @@ def test_every_machine_has_a_row_or_an_error(monkeypatch: pytest.MonkeyPatch) ->
         ("a", "host-a", None),
         ("b", None, "it has polybench 0.0.1"),
         ("c", None, "the node is gone"),
-        ("d", None, "there is no other script"),
+        ("d", None, "no script is left"),
     ]
     assert found["machines"][0]["report"] == report(torch=TORCH, jax=MISSING)
     assert all(task.diagnose and host == f"host-{label}" for label, task, host in executor.started)

@@ -81,8 +81,8 @@ def test_group_fails_after_three_lost_machines(play) -> None:  # type: ignore[no
 def test_group_that_cannot_be_restarted_does_not_stop_others(play) -> None:  # type: ignore[no-untyped-def]
     _, result, listener = play(a=[[Started(hostname="h"), DOCUMENT, NODE_GONE]], b=[COMPLETE])
     a, b = result.machines
-    assert [(row.status, row.reason) for row in a.document.results] == [("failed", "there is no other script")]
-    assert "a: there is no other script" in listener.warnings
+    assert [(row.status, row.reason) for row in a.document.results] == [("failed", "no script is left")]
+    assert "a: no script is left" in listener.warnings
     assert [row.status for row in b.document.results] == ["ok"]
 
 

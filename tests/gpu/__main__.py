@@ -1,6 +1,6 @@
 """Run all GPU tests: `python -m tests.gpu [FOLDER]` writes documents, logs and summary.md into one folder.
 
-Exit code 0: nothing failed; 1: something failed; 2: polybench's own packages are missing; 4: there is no GPU.
+Exit code 0: nothing failed; 1: something failed; 2: polybench's own packages are missing; 4: the machine has no GPU.
 `python -m tests.gpu download` downloads those packages on another machine. Needs only Python and pip.
 """
 
@@ -40,7 +40,7 @@ FILES = ("test_on_torch.py", "test_on_jax.py", "test_on_nvml.py", "test_on_tenso
 
 
 class NoPackages(Exception):
-    """Required packages are missing; the message says which, and how to get them."""
+    """Required packages are missing; the message lists them, with the command that gets them."""
 
 
 def main(arguments: list[str]) -> int:
