@@ -133,7 +133,7 @@ _OTHERWISE = {
     "catdog-2": Network(find_model("catdog-3")),
     "mnist-cnn": Network(MNIST_CNN, 1),
     # A few buckets only: with its own number, weights and gradients need gigabytes.
-    "imdb-fasttext": Network(fasttext(5), engines=tuple(engine for engine in _EVERY_NETWORK if engine != "lux")),
+    "imdb-fasttext": Network(fasttext(5)),
 }
 _MORE = (
     Network(RESNET8, engines=COMPILING),

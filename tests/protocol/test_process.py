@@ -174,7 +174,7 @@ def test_an_answer_to_another_request_is_a_failure(worker: WorkerProcess) -> Non
 
 def test_a_worker_answers_every_call_of_the_table() -> None:
     for name, call in calls.CALLS.items():
-        signature = f"{name}(self, {', '.join(call.arguments.__struct_fields__)})"
+        signature = f"{name}({', '.join(('self', *call.arguments.__struct_fields__))})"
         _, *parameters = inspect.signature(getattr(Worker, name, lambda _: None)).parameters
         assert (*parameters,) == call.arguments.__struct_fields__, f"polybench/worker/handler.py: write {signature}"
         assert hasattr(Worker, name), f"polybench/worker/handler.py: write {signature}"
