@@ -33,7 +33,7 @@ def on_config(config: MkDocsConfig) -> None:
         (pages,) = section.values()
         if isinstance(pages, list) and _COMMANDS in pages:
             panels = [{panel: [{one.name: one.path} for one in pages]} for panel, pages in _commands().items()]
-            pages[pages.index(_COMMANDS)] = {"Commands": [_COMMANDS, *panels]}
+            pages[pages.index(_COMMANDS)] = {"Commands": [{"All commands": _COMMANDS}, *panels]}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
