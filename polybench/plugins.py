@@ -24,7 +24,7 @@ class PluginWarning(UserWarning):
     """Warning about a row of another package that cannot be used."""
 
 
-class Table(dict[str, Row]):
+class Registry(dict[str, Row]):
     """Polybench's own rows by name; `names`, `find` and `rows` include those of other packages."""
 
     def __init__(self, noun: str, row_type: type[Row]) -> None:

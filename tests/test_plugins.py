@@ -21,7 +21,7 @@ from polybench.figures import FIGURES
 from polybench.html_report.page import figure_views
 from polybench.networks import MODELS, find_model
 from polybench.planning.plan import resolve
-from polybench.plugins import PluginWarning, Table
+from polybench.plugins import PluginWarning, Registry
 from polybench.render import FORMATS
 from polybench.runner import doctor
 from polybench.schema.metrics import METRICS, select_metrics
@@ -186,7 +186,7 @@ def test_the_doctor_probes_plugins(install: Install, monkeypatch: pytest.MonkeyP
     text = TOY.replace("computes=False", "computes=True").replace('== "2"', "")
     install("toy-package", text, toy="toy_engine:ENGINE", broken="toy_engine:NOTHING")
     # Starting all engines takes seconds, and test_cli.py does it.
-    (few := Table("engine", EngineSpec))["fake"] = ENGINES["fake"]
+    (few := Registry("engine", EngineSpec))["fake"] = ENGINES["fake"]
     monkeypatch.setattr(doctor, "ENGINES", few)
     probed = doctor.probe_engines()
     assert probed["toy"]["runs"]

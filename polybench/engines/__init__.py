@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from polybench.errors import install_command
-from polybench.plugins import Table
+from polybench.plugins import Registry
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ _CUDA_UNTESTED = "CPU; CUDA is implemented but has not been tested on a GPU yet"
 # the same (tensorflow/core/common_runtime/mkl_cpu_allocator.h).
 _NO_ONEDNN_POOL = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1"}
 
-ENGINES = Table("engine", EngineSpec)
+ENGINES = Registry("engine", EngineSpec)
 ENGINES |= {
     "flux": EngineSpec(
         "polybench.engines.flux.engine:FluxEngine",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from polybench.plugins import Table
+from polybench.plugins import Registry
 
 if TYPE_CHECKING:
     from polybench.figures.figure import Figure
@@ -35,7 +35,7 @@ class FigureSpec(NamedTuple):
     summary: str
 
 
-FIGURES = Table("figure", FigureSpec)
+FIGURES = Registry("figure", FigureSpec)
 FIGURES |= {
     "speed": FigureSpec("speed.draw", "study", "speed relative to the baseline"),
     "step_times": FigureSpec("step_times.draw", "study", "step times in order, after the warm-up"),

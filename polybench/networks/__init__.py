@@ -14,13 +14,13 @@ from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.single_layer import single_layer
-from polybench.plugins import Table
+from polybench.plugins import Registry
 
 _NETWORKS = (
     *(LENET, KERAS_CNN, DLFRAMEWORKS_CNN, RESNET32, SMALL_VGG, catdog(2)),
     *(MNIST_MLP, MNIST_CNN, IMDB_BILSTM, IMDB_FASTTEXT, CHAR_LSTM),
 )
-MODELS = Table("model", Model)
+MODELS = Registry("model", Model)
 """Networks by name. A family of networks with the depth in its name is represented by its shallowest member.
 """
 

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
 from polybench.errors import BadInput
-from polybench.plugins import Table
+from polybench.plugins import Registry
 from polybench.render.table import WIDTH, TableOptions
 from polybench.schema.documents import kind_of
 
@@ -42,7 +42,7 @@ class FormatSpec(NamedTuple):
         return self.source == "table"
 
 
-FORMATS = Table("format", FormatSpec)
+FORMATS = Registry("format", FormatSpec)
 FORMATS |= {
     "table": FormatSpec("terminal.render", "table", "plain text table for a terminal", has_width=True),
     "markdown": FormatSpec("markdown.render", "table", "GitHub-flavoured Markdown, for issues and READMEs"),

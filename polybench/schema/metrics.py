@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.errors import install_command, lookup_or_suggest
-from polybench.plugins import Table
+from polybench.plugins import Registry
 from polybench.schema import units
 from polybench.schema.result import BreakEven, Interval, Result, Scaling
 
@@ -551,7 +551,7 @@ _METRICS = (
     ),
 )
 
-METRICS = Table("metric", Metric)
+METRICS = Registry("metric", Metric)
 METRICS |= {metric.name: metric for metric in _METRICS}
 """Every metric by name, in the order of the columns."""
 
