@@ -27,7 +27,7 @@ end
 end
 
 @testset "a step uses the current fixed masks" begin
-    dropout = PolyBench.FixedMaskDropout(zeros(2, 2))
+    dropout = PolyBench.FixedMaskDropout(zeros(2, 2), true)
     layer = Base.get_extension(PolyBench, :PolyBenchLuxExt).to_lux(dropout)
     dropout.mask = [0.0 2.0; 2.0 0.0]
     @test first(layer(ones(2, 2), (;), (;))) == dropout.mask
