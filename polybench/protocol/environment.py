@@ -56,7 +56,10 @@ _RECORDED_PREFIXES = (
 """Prefixes of the variables that engines read: the names in the sources of each framework."""
 _COMPILERS = ("CC", "CXX")
 """Exact names: the compilers of TorchInductor and Triton."""
-_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
+_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS(?!ES)|PWD|AUTH|CRED", re.IGNORECASE)
+"""Names of secrets. The passes of compilers are none."""
+_SWITCH = re.compile("[01]|true|false|yes|no|on|off", re.IGNORECASE)
+"""Values that are never a secret, such as that of JAX_COMPILER_ENABLE_REMAT_PASS."""
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC_PREFIX = "glibc.malloc."
@@ -151,7 +154,7 @@ def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Map
         for name, value in sorted(inherited_env_vars(user_environment).items())
         if (name.startswith(_RECORDED_PREFIXES) or name in _COMPILERS)
         and name not in worker_variables
-        and not _SECRET_NAME.search(name)
+        and (not _SECRET_NAME.search(name) or _SWITCH.fullmatch(value))
         and mask(value) == value
     }
 

@@ -42,7 +42,7 @@ class Engine(ReferenceEngine):
         with open({offset!r}) as file:
             offset = eval(file.read())
         import late
-        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, int(os.environ.get("OMP_BATCH", "0"))
+        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, *(len(os.environ.get(name, "")) for name in ("OMP_BATCH", "OMP_DISABLED_PASSES"))
         return super().run_steps(first + sum(changes), n)
 """
 FIELDS = FAST | {
@@ -187,9 +187,13 @@ def environment_variable(_: EngineModule, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OMP_BATCH", "1")
 
 
+def compiler_passes(_: EngineModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_DISABLED_PASSES", "fusion")
+
+
 CHANGES = (
     *(wrong_result, another_version, same_size_and_time, archive, module_that_is_imported_late, sitecustomize),
-    environment_variable,
+    *(environment_variable, compiler_passes),
 )
 
 

@@ -122,12 +122,18 @@ def test_variables_that_engines_read_and_polybench_does_not_set_are_recorded() -
         "CXXFLAGS": "-O0",
         "CC": "clang",
         "CCACHE_DIR": "somewhere",
+        "TORCHINDUCTOR_DISABLED_PASSES": "fusion",
+        "JAX_COMPILER_ENABLE_REMAT_PASS": "0",
+        "JULIA_PASS": "tulip",
+        "JULIA_KEY": "2718",
     }
     assert recorded_env_vars(user, {"OMP_NUM_THREADS": "2"}) == {
         "CC": "clang",
         "CXX": "clang++",
+        "JAX_COMPILER_ENABLE_REMAT_PASS": "0",
         "LD_PRELOAD": "x.so",
         "OMP_SCHEDULE": "static",
+        "TORCHINDUCTOR_DISABLED_PASSES": "fusion",
     }
 
 
