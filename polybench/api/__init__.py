@@ -195,39 +195,61 @@ def layers(
 
 
 def sweep(
-    *, axes: Mapping[str, Sequence[int]], progress: ProgressCallback | None = None, **options: Unpack[Options]
+    *,
+    axes: Mapping[str, Sequence[int]],
+    quick: bool = False,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[Options],
 ) -> SweepResult:
     """Measure every combination of values as a separate study, in random order.
 
     Args:
         axes: values of `batch_size`, `threads`, `depth`, `resolution`, `loader_workers`, `augment` (0 or 1).
+        quick: one process, at most 10 s of timed steps for all points together; inconclusive.
         options: the fields of `Study` that all points share; `budget` applies to all points together.
     """
-    outcome = run_sweep(SweepSpec(build_study(options), axes), make_progress(progress), store=None, argv=sys.argv)
+    study = build_study(options)
+    spec = SweepSpec(study.quick() if quick else study, axes)
+    outcome = run_sweep(spec, make_progress(progress), store=None, argv=sys.argv)
     studies = [(one.point.values, one.document) for one in outcome.finished]
     return SweepResult(summarize_sweep(axes, studies, sys.argv, usable_threads()))
 
 
 def overhead(
-    *, batch_sizes: Sequence[int] = BATCH_SIZES, progress: ProgressCallback | None = None, **options: Unpack[Options]
+    *,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    quick: bool = False,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[Options],
 ) -> OverheadResult:
-    """Fit the fixed overhead of a step and the cost of an item over at least two batch sizes, which share `budget`."""
+    """Fit the fixed overhead of a step and the cost of an item over at least two batch sizes, which share `budget`.
+
+    `quick` is that of `sweep`.
+    """
     if len(set(batch_sizes)) < 2:
         raise BadInput("overhead requires two or more batch sizes, for example [8, 128]")
-    spec = SweepSpec(build_study(options), {"batch_size": batch_sizes}, "overhead")
+    study = build_study(options)
+    spec = SweepSpec(study.quick() if quick else study, {"batch_size": batch_sizes}, "overhead")
     outcome = run_sweep(spec, make_progress(progress), store=None, argv=sys.argv)
     documents = {one.point.values["batch_size"]: one.document for one in outcome.finished}
     return OverheadResult(summarize_overhead(documents, sys.argv, batch_sizes))
 
 
 def peak(
-    *, remeasure: bool = False, progress: ProgressCallback | None = None, **options: Unpack[Options]
+    *,
+    quick: bool = False,
+    remeasure: bool = False,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[Options],
 ) -> PeakResult:
     """Measure the machine's peak compute and memory throughput, or return cached values.
 
     Args:
+        quick: at most 10 s of timing, whose result is not cached.
         remeasure: ignore cached values.
         options: of `Study`: engines, devices, precision, threads, malloc, pin_cpus, model, batch_size,
             budget.
     """
-    return PeakResult(run_peak(build_study(options), make_progress(progress), argv=sys.argv, remeasure=remeasure))
+    return PeakResult(
+        run_peak(build_study(options), make_progress(progress), argv=sys.argv, quick=quick, remeasure=remeasure)
+    )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import TableFormat, parse_pairs, with_options
+from polybench.cli.options import TableFormat, parse_prices, with_options
 from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.render import render
 
@@ -43,7 +43,7 @@ def merge(
     from polybench.analysis.merge import merge
     from polybench.storage.store import Store, results_folder
 
-    prices = parse_pairs(price or [], "--price")
+    prices = parse_prices(price or [])
     store = Store(results_folder(options.results))
     document = merge([store.load(name) for name in studies], prices, baseline, saved=store.summaries())
     check_writable(options.output)

@@ -67,8 +67,9 @@ def parse_fraction(text: str) -> float:
     return value
 
 
-def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
-    """Parse `name=number` pairs; raise BadInput for a repeated name."""
+def parse_pairs(texts: list[str], option: str, form: str, example: str) -> dict[str, float]:
+    """Parse `name=number` pairs; raise BadInput that has their form, such as `DEVICE=DOLLARS`, and an example."""
+    expected = f"expected {form} with a finite number above 0, such as {option} {example}"
     pairs: dict[str, float] = {}
     for text in texts:
         name, _, number = text.rpartition("=")
@@ -77,10 +78,15 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
         try:
             pairs[name] = float(number)
         except ValueError:
-            raise BadInput(f"{option} {text!r}: expected name=number, such as {option} cpu=0.24") from None
+            raise BadInput(f"{option} {text!r}: {expected}") from None
         if not name or not 0 < pairs[name] < math.inf:
-            raise BadInput(f"{option} {text!r}: expected name=number with a finite number above 0")
+            raise BadInput(f"{option} {text!r}: {expected}")
     return pairs
+
+
+def parse_prices(texts: list[str]) -> dict[str, float]:
+    """Parse prices by device; `merge` accepts devices of a host, HOST:DEVICE."""
+    return parse_pairs(texts, "--price", "DEVICE=DOLLARS", "cpu=0.24")
 
 
 def parse_paths(texts: list[str], option: str) -> dict[str, str]:
@@ -114,12 +120,10 @@ def parse_replicas(text: str) -> int | tuple[int, ...]:
 
 def parse_lr_schedule(texts: list[str]) -> tuple[tuple[int, float], ...]:
     """Parse `step=rate` pairs in any order; raise BadInput for a repeated step."""
-    rates = parse_pairs(texts, "--lr-schedule")
+    rates = parse_pairs(texts, "--lr-schedule", "STEP=RATE", "40000=0.01")
     for step in rates:
         if not step.isdecimal():
-            raise BadInput(
-                f"--lr-schedule: invalid step {step!r}: expected step=rate, such as --lr-schedule 40000=0.01"
-            )
+            raise BadInput(f"--lr-schedule: invalid step {step!r}: expected STEP=RATE, such as 40000=0.01")
     return tuple(sorted((int(step), rate) for step, rate in rates.items()))
 
 
@@ -336,7 +340,7 @@ MEASUREMENT = _panel(
         "Tests only: artificial delay, CONFIGURATION=FRACTION of its step time.",
         "--inject-delay",
         kind=list[str] | None,
-        read=lambda texts: parse_pairs(texts, "--inject-delay"),
+        read=lambda texts: parse_pairs(texts, "--inject-delay", "CONFIGURATION=FRACTION", "torch/cpu=0.1"),
         hidden=True,
     ),
     _option("strict", "Exit with 3 before measuring if an engine or device is unavailable."),
@@ -355,7 +359,7 @@ OUTPUT = _panel(
         "Price in dollars per hour: --price cpu=0.24 --price cuda=3.06; cpu-16=0.12 for a machine with 16 threads.",
         "--price",
         kind=list[str] | None,
-        read=lambda texts: parse_pairs(texts, "--price"),
+        read=parse_prices,
     ),
     _option(
         "columns",
@@ -364,7 +368,7 @@ OUTPUT = _panel(
     ),
     _option("published", "Print the published numbers that a study file refers to below the table.", "--published"),
     _option("format", f"Format: {', '.join(FORMATS)}."),
-    _option("output", "File to write instead of standard output."),
+    _option("output", "File to write instead of standard output.", "--output", "-o"),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data folder"),
     _option("save", "Save the study.", "--save/--no-save"),
     _option(

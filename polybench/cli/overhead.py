@@ -17,6 +17,7 @@ from polybench.schema.options import Study
 def overhead(
     study: Study,
     options: OutputOptions,
+    quick: bool,
     batch_size: Annotated[
         str | None,
         typer.Option(
@@ -36,6 +37,5 @@ def overhead(
     sizes = list(BATCH_SIZES) if batch_size is None else parse_integers(batch_size, "batch_size")
     if len(set(sizes)) < 2:
         raise BadInput(f"--batch-size {batch_size}: expected at least two batch sizes, such as 1,32")
-    run_and_print_sweep(
-        SweepSpec(study, {"batch_size": sizes}, "overhead"), options._replace(format=format), resume=resume
-    )
+    spec = SweepSpec(study.quick() if quick else study, {"batch_size": sizes}, "overhead")
+    run_and_print_sweep(spec, options._replace(format=format), resume=resume)

@@ -17,11 +17,12 @@ from polybench.schema.options import Study
 
 @with_options(
     "engines", "devices", "env", "model", "batch_size", "precision", "threads", "malloc", "pin_cpus", "seed",
-    "budget", "wait_idle", "timeout", "output", "anonymous", "quiet", "verbose",
+    "quick", "budget", "wait_idle", "timeout", "output", "anonymous", "quiet", "verbose",
 )  # fmt: skip
 def peak(
     study: Study,
     options: OutputOptions,
+    quick: bool,
     remeasure: Annotated[
         bool,
         typer.Option(
@@ -34,7 +35,7 @@ def peak(
 ) -> None:
     """Measure the peak throughput of this machine: matrix products, the network's convolutions, and memory.
 
-    The results are cached: `compare` and `layers` then show which part of the peak they reach (% of peak).
+    The results are cached, unless --quick cuts them short: `compare` and `layers` then show which part of the peak they reach (% of peak).
 
     Example: polybench peak --engines torch,tf --threads 2
     """
@@ -43,7 +44,7 @@ def peak(
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            document = run_peak(study, progress, argv=sys.argv[1:], remeasure=remeasure)
+            document = run_peak(study, progress, argv=sys.argv[1:], quick=quick, remeasure=remeasure)
         # The cache keeps the host name, which is its key.
         write(render(anonymize_if_requested(document, options), format), options.output)
         raise typer.Exit(peak_exit_code(document))

@@ -39,7 +39,7 @@ AXES = ("batch_size", "threads", "loader_workers")
 _MODEL_NAME_AXES = ("depth", "resolution")
 """Axes that are part of a model's name."""
 SINGLE_STUDY_OPTIONS = (
-    "epochs", "accuracy", "target_accuracy", "injected_delays", "recheck", "strict", "quick", "dry_run",
+    "epochs", "accuracy", "target_accuracy", "injected_delays", "recheck", "strict", "dry_run",
 )  # fmt: skip
 OUTPUT_FIELDS = ("output", "results", "save", "anonymous", "quiet", "verbose")
 SHARED_FIELDS = [name for name in WORKLOAD | MEASUREMENT if name not in (*AXES, *SINGLE_STUDY_OPTIONS)]
@@ -55,6 +55,7 @@ Resume = Annotated[
 def sweep(
     study: Study,
     options: OutputOptions,
+    quick: bool,
     batch_size: Annotated[
         str | None, typer.Option(help="Batch sizes: 1,8,32,128.", rich_help_panel=WORKLOAD_PANEL)
     ] = None,
@@ -97,7 +98,8 @@ def sweep(
         name: integers[0] for name, integers in values.items() if len(integers) == 1 and name not in _MODEL_NAME_AXES
     }
     axes = {name: integers for name, integers in values.items() if name not in fixed}
-    spec = SweepSpec(Overrides(**fixed).apply(study), axes)
+    study = Overrides(**fixed).apply(study)
+    spec = SweepSpec(study.quick() if quick else study, axes)
     run_and_print_sweep(spec, options._replace(format=format), resume=resume)
 
 

@@ -61,16 +61,19 @@ _CACHE_MULTIPLE = 4
 _DEFAULT_CACHE_BYTES = 64 << 20
 
 
-def run_peak(study: Study, progress: Progress, *, argv: Sequence[str] = (), remeasure: bool = False) -> PeakDocument:
+def run_peak(
+    study: Study, progress: Progress, *, argv: Sequence[str] = (), quick: bool = False, remeasure: bool = False
+) -> PeakDocument:
     """Measure the peaks of each device and precision, or use cached peaks unless `remeasure`.
 
-    Cached peaks are valid while the requested engines, and the engines that reached a peak, have the same
+    A `quick` measurement has a short budget, and does not go into the cache. Cached peaks are valid while the requested engines, and the engines that reached a peak, have the same
     versions. Ctrl-C returns the peaks measured so far, marked as interrupted; before anything was measured, it
     raises KeyboardInterrupt. Of the study count engines, devices, precisions, threads, network and batch size.
     """
     if "bf16" in study.precisions:
         raise BadInput("peaks cannot be measured in bf16: use --precision fp32 or tf32")
     devices = dict.fromkeys(configuration.device for configuration in resolve(study).configurations)
+    study = study.quick() if quick else study
     documents: list[PeakDocument] = []
     for device in devices:
         for precision in study.precisions:
@@ -83,6 +86,8 @@ def run_peak(study: Study, progress: Progress, *, argv: Sequence[str] = (), reme
             try:
                 cached = None if remeasure else _load_cached(peak_study, progress)
                 documents.append(cached or _measure(peak_study, progress, argv))
+                if not cached and not quick:
+                    PeakCache().save(documents[-1])
             except KeyboardInterrupt:
                 if not documents:
                     raise
@@ -155,14 +160,12 @@ def _measure(study: Study, progress: Progress, argv: Sequence[str]) -> PeakDocum
             result.configuration.partition("/")[0], kernels.kernels, kernels.times.get(result.configuration, [])
         )
     ]
-    document = build_peak_document(
+    return build_peak_document(
         finished,
         [*timings, *numpy_timings(numpy_kernels.request, numpy_kernels.times)],
         np.__version__,
         network=study.model if isinstance(study.model, Model) else None,
     )
-    PeakCache().save(document)
-    return document
 
 
 class _Kernels(Operation):

@@ -104,6 +104,8 @@ def test_output_option_writes_a_file(run: Run, tmp_path: Path) -> None:
     result = run("compare", "--engines", "fake", *FAST, "--format", "json", "--output", "out.json")
     assert result.stdout == ""
     assert json.loads((tmp_path / "out.json").read_text())["results"][0]["configuration"] == "fake/cpu"
+    assert run("show", "last", "--format", "json", "-o", "copy.json").stdout == ""
+    assert (tmp_path / "copy.json").read_text() == (tmp_path / "out.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,8 @@ def test_a_price_can_depend_on_the_number_of_threads(own_folders: Path) -> None:
         (["s", "l", "--price", "large:cpu-8=1"], "no configuration ran on cpu of large"),
         (["s", "l", "--price", "cuda:1=1"], "no configuration ran on cuda:1"),
         (["s", "l", "--baseline", "small:flux/cpu"], "unknown configuration 'small:flux/cpu'"),
-        (["s", "l", "--price", "cpu=nan"], "expected name=number with a finite number above 0"),
-        (["s", "l", "--price", "cpu=inf"], "expected name=number with a finite number above 0"),
+        (["s", "l", "--price", "cpu=nan"], "expected DEVICE=DOLLARS with a finite number above 0"),
+        (["s", "l", "--price", "cpu=inf"], "expected DEVICE=DOLLARS with a finite number above 0"),
         (["s", "l", "--format", "csv-long"], "only studies have this format"),
     ],
 )

@@ -17,8 +17,8 @@ from polybench.cli.options import (
     parse_duration,
     parse_fraction,
     parse_lr_schedule,
-    parse_pairs,
     parse_precision,
+    parse_prices,
     with_options,
 )
 from polybench.cli.output import OutputOptions
@@ -64,19 +64,21 @@ def test_lists_pairs_and_schedules() -> None:
     assert split_names(" torch, tf+xla,,") == ("torch", "tf+xla")
     assert parse_precision("bf16") == "bf16"
     assert parse_precision("fp32, bf16") == ("fp32", "bf16")
-    assert parse_pairs(["cpu=0.24", "cuda:1=3"], "--price") == {"cpu": 0.24, "cuda:1": 3.0}
+    assert parse_prices(["cpu=0.24", "cuda:1=3"]) == {"cpu": 0.24, "cuda:1": 3.0}
     assert parse_lr_schedule(["10=0.1", "9=0.2"]) == ((9, 0.2), (10, 0.1))
 
 
 def test_invalid_pairs_and_schedules_name_the_option() -> None:
     for bad in ("cpu", "=1", "cpu=free", "cpu=-1", "cpu=nan", "cpu=inf", "cpu=1e999"):
-        with pytest.raises(BadInput, match="--price"):
-            parse_pairs([bad], "--price")
+        with pytest.raises(BadInput, match=f"--price '{bad}': expected DEVICE=DOLLARS with .* --price cpu=0.24$"):
+            parse_prices([bad])
     with pytest.raises(BadInput, match="--price '5=2': 5 is given twice"):
-        parse_pairs(["5=1", "5=2"], "--price")
-    for bad in ("soon=0.1", "-1=0.1", "5", "5=0"):
-        with pytest.raises(BadInput, match="--lr-schedule"):
+        parse_prices(["5=1", "5=2"])
+    for bad in ("cosine", "soon=0.1", "-1=0.1", "5", "5=0"):
+        with pytest.raises(BadInput, match="--lr-schedule.* expected STEP=RATE.* 40000=0.01$"):
             parse_lr_schedule([bad])
+    with pytest.raises(BadInput, match="expected CONFIGURATION=FRACTION.* --inject-delay torch/cpu=0.1$"):
+        OPTIONS["injected_delays"].read(["torch/cpu"])
 
 
 def test_each_field_has_an_option_and_each_option_is_a_field_or_a_flag() -> None:

@@ -156,7 +156,7 @@ def test_without_prices_the_text_has_no_table_of_costs(measured: Measured) -> No
 def test_one_process_has_no_interval(name: str, measured: Measured, small_data: None) -> None:
     assert "intervals: 95%" in measured(name).shown.stdout
     command = COMMANDS[name].replace("fake+linear_cost,fake,fake+crash", "fake+linear_cost")
-    assert "intervals" not in printed(*command.split(), *FASTEST, "--no-save")
+    assert "intervals" not in printed(*command.split(), *FASTEST, "--processes", "3", "--quick", "--no-save")
 
 
 def test_a_saved_sweep_is_printed_again(measured: Measured, tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ from polybench.runner import peak
 from polybench.runner.peak import run_peak
 from polybench.runner.progress import NullProgress
 from polybench.schema import measurements as peak_document
+from polybench.schema import options
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
+from tests.commands import printed_json
 from tests.runner.studies import RecordingProgress
 
 FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}
@@ -199,6 +201,17 @@ def test_peaks_from_the_command_line_and_from_python() -> None:
     assert len(result_from_python.to_pandas()) == 3
     assert "512x512x512" in str(result_from_python)
     assert "| gemm" in result_from_python._repr_markdown_()
+
+
+def test_a_quick_measurement_stops_early_and_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "QUICK_BUDGET", 1e-3)
+    command = ["peak", "--engines", "fake", "--devices", "cpu", "--threads", "1", "-q", "--quick"]
+    document = printed_json(*command)
+    assert {one["ci95"] for one in document["peaks"]} == {None}  # a single round
+    assert document["warnings"][0].startswith("the budget of ")
+    complete = polybench.peak(engines="fake", devices="cpu", threads=1)
+    assert all(one["ci95"] for one in complete.rows())
+    assert printed_json(*command)["peaks"] == json.loads(complete.to_json())["peaks"]  # from the cache
 
 
 def test_an_unavailable_engine_is_reported() -> None:
