@@ -28,14 +28,15 @@ from polybench.cluster import messages
 from polybench.cluster.executor import Event, Node, last_line
 from polybench.cluster.local import NodeProcess
 from polybench.cluster.messages import Message, Task
+from polybench.data import supervisor
 from polybench.data.disk import remove_folder
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.schema.options import MachineGroup
 from polybench.storage.store import results_folder
 
-_COMMAND_SECONDS = 8.0
-"""Time for a command of SLURM, which would itself try for minutes."""
+_COMMAND_SECONDS, _SUBMISSION_SECONDS = 8.0, 60.0
+"""Time for a query of SLURM, which would itself try for minutes, and for the submission of a job."""
 _POLL_SECONDS, _QUERY_SECONDS = 0.5, 10.0
 """Intervals between two reads of messages, and between two queries of SLURM, which all users share."""
 _LATE_SECONDS, _CLEANUP_SECONDS = 20.0, 10.0
@@ -89,7 +90,7 @@ class _Submitter(submitit.SlurmExecutor):
         self._options = options
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return ["sbatch", *self._options, str(submission_file_path)]
+        return ["timeout", f"{_SUBMISSION_SECONDS:g}", "sbatch", *self._options, str(submission_file_path)]
 
 
 class SlurmExecutor:
@@ -295,8 +296,4 @@ def parse_minutes(limit: str) -> float:
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        message = f"{command[0]} timed out after {_COMMAND_SECONDS:.0f} s; slurmctld may be down"
-        return subprocess.CompletedProcess(command, 1, "", message)
+    return supervisor.run(command, _COMMAND_SECONDS)

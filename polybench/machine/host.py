@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import socket
-import subprocess
 from pathlib import Path
 
 import psutil
 
+from polybench.data import supervisor
 from polybench.errors import __version__
 from polybench.machine import cgroups, cores
 from polybench.schema.metadata import Host, ToolVersion
@@ -103,6 +102,5 @@ def tool_version() -> ToolVersion:
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
     if (folder / ".git").exists():
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            commit = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        commit = supervisor.run(command, 5).stdout.strip() or None
     return ToolVersion(__version__, commit)

@@ -6,21 +6,21 @@ gets a folder of links to this polybench, and to the small packages of a worker 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
-import signal
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from polybench import errors
+from polybench.data import supervisor
 from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import EngineUnavailable
 
@@ -33,8 +33,7 @@ _BUNDLED_PACKAGES = {"msgspec": True, "platformdirs": False, "tomli_w": False}
 _EXTRAS_PATTERN = re.compile(rf"'{errors.DISTRIBUTION}\[([\w,]+)\]'")
 """Extras in a hint. An extra without an engine has the name of the one package that it installs."""
 
-_TIMEOUT_SECONDS, _GRACE_SECONDS = 60.0, 5.0
-_MAX_OUTPUT_BYTES = 1 << 20
+_TIMEOUT_SECONDS = 60.0
 
 
 class Interpreter(NamedTuple):
@@ -78,8 +77,11 @@ def _own_interpreter() -> Interpreter:
 OWN_INTERPRETER = _own_interpreter()
 
 
+_VersionPart = Annotated[int, Meta(ge=0, lt=1000)]
+
+
 class _PythonInfo(NamedTuple):
-    version: tuple[int, int, int]
+    version: tuple[Literal[3], _VersionPart, _VersionPart]
     abi: str
     missing_packages: list[str]
 
@@ -115,44 +117,15 @@ def resolve_interpreter(python: str, link_folder: Path) -> Interpreter:
 
 def _query(python: str) -> _PythonInfo:
     """Run the program, which may be anything, under a supervisor."""
-    supervisor, query = (str(Path(__file__).with_name(f"{name}.py")) for name in ("supervisor", "python_info"))
-    command = [sys.executable, "-I", supervisor, str(os.getpid()), str(_MAX_OUTPUT_BYTES), python]
-    try:
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
-                [*command, query, "numpy", *_BUNDLED_PACKAGES],
-                env=Interpreter(python, version="?").with_python_path(os.environ),
-                cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
-            )  # fmt: skip
-            try:
-                code = process.wait(_TIMEOUT_SECONDS)
-            finally:
-                for number in (signal.SIGTERM, signal.SIGCONT):  # the supervisor kills the program, even if stopped
-                    process.send_signal(number)
-                try:
-                    process.wait(_GRACE_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()  # the kernel then kills the program
-                    process.wait()
-            texts = [os.pread(file.fileno(), _MAX_OUTPUT_BYTES, 0) for file in (output, errors)]
-        reason = _explain_exit(code, *texts)
-        if reason is None:
-            return msgspec.json.decode(texts[0], type=_PythonInfo)
-    except msgspec.MsgspecError:
-        reason = f"unexpected output {texts[0][:60].decode('utf-8', 'replace')!r}"
-    except OSError as error:
-        reason = str(error)
-    except subprocess.TimeoutExpired:
-        reason = f"no answer within {_TIMEOUT_SECONDS:g} s"
+    command = [python, str(Path(__file__).with_name("python_info.py")), "numpy", *_BUNDLED_PACKAGES]
+    environment = Interpreter(python, version="?").with_python_path(os.environ)
+    done = supervisor.run(command, _TIMEOUT_SECONDS, env=environment, cwd="/")
+    reason = (done.stderr.strip().splitlines() or [f"it exited with code {done.returncode}"])[-1][:200]
+    if not done.returncode:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.json.decode(done.stdout, type=_PythonInfo)
+        reason = f"unexpected output {done.stdout[:60]!r}"
     raise EngineUnavailable(f"{python} does not run as Python: {reason}", "recreate the environment")
-
-
-def _explain_exit(code: int, output: bytes, errors: bytes) -> str | None:
-    """Return the reason why the program failed; None if it did not."""
-    if max(len(output), len(errors)) >= _MAX_OUTPUT_BYTES:
-        return f"it printed more than {_MAX_OUTPUT_BYTES >> 20} MiB"
-    last = (errors.decode("utf-8", "replace").strip().splitlines() or ["no error message"])[-1]
-    return f"it exited with code {code}: {last[:200]}" if code else None
 
 
 def _package_folder(name: str) -> Path:

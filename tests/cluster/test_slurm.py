@@ -135,6 +135,28 @@ def test_rejected_job_is_reported_with_the_reason(executor: SlurmExecutor) -> No
         executor.check([MachineGroup(constraint="no-node-has-this")])
 
 
+@pytest.mark.parametrize(
+    ("command", "program", "reason"),
+    [
+        ("sinfo", "exec yes", "SLURM does not respond: it printed more than 1 MiB"),
+        ("sinfo", "sleep 600 & exec sleep 600", "SLURM does not respond: no answer within 2 s"),
+        ("sbatch", "exec sleep 600", "SLURM rejects the job"),
+    ],
+)
+def test_commands_of_slurm_are_bounded(
+    command: str, program: str, reason: str, executor: SlurmExecutor, commands: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(slurm, "_COMMAND_SECONDS", 2.0 if "sleep" in program else 60.0)
+    monkeypatch.setattr(slurm, "_SUBMISSION_SECONDS", 0.5)
+    (commands / command).write_text(f"#!/bin/sh\n{program}\n")
+    call = (
+        (executor.check, [MachineGroup()]) if command == "sinfo" else (executor.start, MachineGroup(), task(tmp_path))
+    )
+    with pytest.raises(BadInput, match=reason):
+        call[0](*call[1:])
+
+
 @pytest.mark.usefixtures("commands")
 def test_time_limit_that_the_partition_does_not_allow_is_rejected(executor: SlurmExecutor) -> None:
     with pytest.raises(BadInput, match="46 minutes exceed the limit of SLURM's partition; use minutes = 45 or less"):

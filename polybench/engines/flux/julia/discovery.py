@@ -11,7 +11,7 @@ import importlib.util
 import os
 import re
 import shlex
-import subprocess
+import shutil
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import platformdirs
 import tomli_w
 
+from polybench.data import supervisor
 from polybench.errors import EngineUnavailable, install_command
 
 ENGINE = "flux"
@@ -250,18 +251,13 @@ def _verify(julia: Julia, needed: Sequence[str], others: Iterable[str], hint: st
 def version_of(julia: Julia) -> tuple[int, ...]:
     """Return the version from `julia --version`; raise EngineUnavailable if that fails."""
     origin = f"{julia.executable} (from {julia.found_by})"
-    try:
-        run = subprocess.run(
-            [julia.executable, "--version"],
-            capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise EngineUnavailable(f"no Julia at {origin}", julia.other_julia) from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineUnavailable(f"{origin} does not run: {error}", julia.other_julia) from error
-    match = re.match(r"julia version (\d+)\.(\d+)\.(\d+)", run.stdout)
-    if run.returncode or match is None:
-        raise EngineUnavailable(f"{origin} is not Julia: --version printed {run.stdout[:60]!r}", julia.other_julia)
+    if shutil.which(julia.executable) is None:
+        raise EngineUnavailable(f"no Julia at {origin}", julia.other_julia)
+    done = supervisor.run([julia.executable, "--version"], _VERSION_SECONDS)
+    match = re.match(r"julia version (\d+)\.(\d+)\.(\d+)", done.stdout)
+    if done.returncode or match is None:
+        problem = (done.returncode and done.stderr.strip()[-200:]) or f"--version printed {done.stdout[:60]!r}"
+        raise EngineUnavailable(f"{origin} is not Julia: {problem}", julia.other_julia)
     return tuple(map(int, match.groups()))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import platformdirs
 
+from polybench.data import supervisor
 from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia.discovery import SETUP, Julia, find, first_error_line, save_julia
 from polybench.engines.flux.julia.environment import environments_folder, own_environment
@@ -30,6 +31,7 @@ PrintFunction = Callable[[str], None]
 _OTHER_FOLDER = f"{SETUP} --julia PATH --project FOLDER"
 """Fix for a folder that is not writable."""
 _STANDARD_ERROR = 2
+_PROBE_SECONDS = 60.0
 _PACKAGE_SERVER = "https://pkg.julialang.org"
 
 
@@ -243,7 +245,7 @@ def save(julia: Julia) -> Path:
     """Save this Julia with the paths of its libjulia and of its executable's folder; return the file."""
     code = 'using Libdl; print(abspath(Libdl.dlpath("libjulia")), "\\0", Sys.BINDIR)'
     command = [julia.executable, "--startup-file=no", "-O0", "--compile=min", "-e", code]
-    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split("\0")
+    output = supervisor.run(command, _PROBE_SECONDS).stdout.split("\0")
     library, bindir = output if len(output) == 2 else (None, None)
     return save_julia(julia._replace(library=library, bindir=bindir))
 

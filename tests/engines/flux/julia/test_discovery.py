@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from polybench.engines.flux.julia import discovery, setup
 from polybench.engines.flux.julia.discovery import (
     ENVIRONMENT,
     EXECUTABLE,
@@ -181,7 +182,7 @@ def test_indirect_cuda_is_ignored(indirect: tuple[str, ...], executable: Make, p
         ("julia version 1.13.0", r"Julia 1\.13\.0 is not supported"),
         ("Python 3.11", "is not Julia: --version printed 'Python 3.11"),
         ("", r"no Julia at /.*/julia \(from a test\)"),
-        ("not executable", "does not run"),
+        ("not executable", r"no Julia at /.*/julia \(from a test\)"),
     ],
 )
 def test_unsupported_julia_is_rejected(printed: str, reason: str, executable: Make, project: Make) -> None:
@@ -193,6 +194,22 @@ def test_unsupported_julia_is_rejected(printed: str, reason: str, executable: Ma
     with pytest.raises(EngineUnavailable, match=reason) as caught:
         check(julia)
     assert "polybench setup flux" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [("exec yes", "it printed more than 1 MiB"), ("exec sleep 9", "no answer within 0.5 s"), ("exit 3", "printed ''")],
+)
+def test_a_program_that_is_not_julia_is_bounded(
+    program: str, reason: str, executable: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((discovery, "_VERSION_SECONDS"), (setup, "_PROBE_SECONDS")):
+        monkeypatch.setattr(module, name, 0.5 if "sleep" in program else 60.0)
+    julia = Julia(executable(), "a project", "a test")
+    Path(julia.executable).write_text(f"#!/bin/sh\n{program}\n")
+    with pytest.raises(EngineUnavailable, match=rf"is not Julia: .*{reason}"):
+        discovery.version_of(julia)
+    assert setup.save(julia).exists()  # without the paths that the program should print
 
 
 @pytest.mark.parametrize(
