@@ -8,10 +8,12 @@ a pipe.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,12 +45,15 @@ _MAX_POLL_SECONDS = 2_000_000.0
 class WorkerProcess:
     """A child process, the requests to it and its answers.
 
-    `environment` is added to the user's own. The process appends its standard output and error to `log_path`.
+    `environment` is added to the user's own. Its standard output and error are appended to `log_path` when it ends.
+    Until then they are in a file without a name, since they may contain secrets, and this process may be killed.
     """
 
     def __init__(self, environment: Mapping[str, str], log_path: Path, python: Interpreter = OWN_INTERPRETER) -> None:
         self.log_path = log_path
         log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._log = tempfile.TemporaryFile(dir=log_path.parent)  # noqa: SIM115 - `kill` closes it
+        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # children may open it again
         requests_read, requests_write = os.pipe()
         responses_read, responses_write = os.pipe()
         self._kills_before = memory.kill_count()
@@ -60,18 +65,18 @@ class WorkerProcess:
         }
         inherited = {**inherited_env_vars(os.environ), **environment}
         try:
-            with open(log_path, "ab", opener=open_without_link) as output:
-                self._process = subprocess.Popen(
-                    # -P: Python does not import modules from the current folder.
-                    [python.executable, "-P", "-m", "polybench.worker"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env={**python.with_python_path(inherited), **protocol_variables},
-                    pass_fds=(requests_read, responses_write),
-                    start_new_session=True,
-                )
+            self._process = subprocess.Popen(
+                # -P: Python does not import modules from the current folder.
+                [python.executable, "-P", "-m", "polybench.worker"],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                env={**python.with_python_path(inherited), **protocol_variables},
+                pass_fds=(requests_read, responses_write),
+                start_new_session=True,
+            )
         except BaseException:
+            self._log.close()
             os.close(requests_write)
             os.close(responses_read)
             raise
@@ -180,7 +185,8 @@ class WorkerProcess:
 
     def last_log_lines(self) -> list[str]:
         """Return the last lines of the worker's log."""
-        with self.log_path.open("rb") as file:
+        lines: list[str] = []
+        with contextlib.suppress(OSError), self.log_path.open("rb") as file:
             file.seek(max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES))
             lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
         return [line.strip()[:_MAX_LOG_LINE_CHARACTERS] for line in lines if line.strip()][-_LOG_LINES:]
@@ -208,25 +214,24 @@ class WorkerProcess:
             self._signal_group(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # blocked in the kernel, by a failed disk for example
                 self._process.wait(_KILL_SECONDS)
-            self._clean_log()
+            self._save_log()
         for name in ("_requests_fd", "_responses_fd"):
             if (descriptor := getattr(self, name)) >= 0:
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    def _clean_log(self) -> None:
-        """Mask secrets in the log, and cut its middle out if it is too large to read."""
-        with contextlib.suppress(OSError), self.log_path.open("r+b") as file:
+    def _save_log(self) -> None:
+        """Save the log without secrets, and without its middle if it is too large to read."""
+        with contextlib.suppress(OSError, ValueError), self._log as file:  # ValueError: it is saved
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
             log = file.read(_MAX_LOG_BYTES)
-            half, size = _MAX_LOG_BYTES // 2, file.seek(0, os.SEEK_END)
             if size > _MAX_LOG_BYTES:
+                half = _MAX_LOG_BYTES // 2
                 file.seek(size - half)
                 log = log[: half - len(_CUT_MARK)] + _CUT_MARK + file.read(half)
-            clean = mask(log.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-            if size != len(clean) or clean != log:
-                file.seek(0)
-                file.write(clean)
-                file.truncate()
+            with open(self.log_path, "ab", opener=open_without_link) as saved:
+                saved.write(mask(log.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
 
     def _wait_for_exit(self, seconds: float) -> bool:
         """Return whether the process ends within this time, without reaping it."""

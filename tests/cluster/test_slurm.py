@@ -150,11 +150,9 @@ def test_commands_of_slurm_are_bounded(
     monkeypatch.setattr(slurm, "_COMMAND_SECONDS", 2.0 if "sleep" in program else 60.0)
     monkeypatch.setattr(slurm, "_SUBMISSION_SECONDS", 0.5)
     (commands / command).write_text(f"#!/bin/sh\n{program}\n")
-    call = (
-        (executor.check, [MachineGroup()]) if command == "sinfo" else (executor.start, MachineGroup(), task(tmp_path))
-    )
+    group = MachineGroup()
     with pytest.raises(BadInput, match=reason):
-        call[0](*call[1:])
+        executor.check([group]) if command == "sinfo" else executor.start(group, task(tmp_path))
 
 
 @pytest.mark.usefixtures("commands")

@@ -42,7 +42,8 @@ class Engine(ReferenceEngine):
         with open({offset!r}) as file:
             offset = eval(file.read())
         import late
-        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, *(len(os.environ.get(name, "")) for name in ("OMP_BATCH", "OMP_DISABLED_PASSES"))
+        variables = (len(os.environ.get(name, "")) for name in ("OMP_BATCH", "OMP_DISABLED_PASSES"))
+        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, *variables
         return super().run_steps(first + sum(changes), n)
 """
 FIELDS = FAST | {

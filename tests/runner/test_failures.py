@@ -34,7 +34,7 @@ from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST as FASTEST
-from tests.processes import has_ended
+from tests.processes import has_ended, worker_with_log
 from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, run, saved
 
 MANY_ROUNDS = ["--rounds-per-process", "100000", "--steps-per-round", "5", "--budget", "1h", "--processes", "3"]
@@ -239,9 +239,7 @@ def test_streams_that_cannot_be_written_have_no_traceback(command: str, code: in
 
 
 def kill_the_reference() -> None:
-    for child in psutil.Process().children(recursive=True):
-        if Path(f"/proc/{child.pid}/fd/1").readlink().name == "reference.log":
-            child.kill()
+    worker_with_log("reference.log").kill()
 
 
 def test_a_configuration_is_measured_without_a_check_if_the_reference_fails() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import secrets
 from collections.abc import Callable, Iterator
@@ -14,22 +13,15 @@ import pytest
 
 from polybench.machine import memory
 from polybench.schema.study import StudyDocument
+from tests.processes import worker_with_log
 from tests.runner.studies import CallbackOnStage, run
-
-
-def _memory_hogs() -> Iterator[psutil.Process]:
-    """Yield the worker of the engine that will allocate too much, found by its log file."""
-    for child in psutil.Process().children():
-        if "memory_hog" in os.readlink(f"/proc/{child.pid}/fd/1"):  # noqa: PTH115 - the link need not be a path
-            yield child
 
 
 def _run_with_limit(limit: Callable[[psutil.Process], None]) -> StudyDocument:
     """Run a study in which the memory of one worker is limited before it allocates too much."""
 
     def set_limit() -> None:
-        (worker,) = _memory_hogs()
-        limit(worker)
+        limit(worker_with_log("memory_hog"))
 
     listener = CallbackOnStage("round 1", set_limit)
     return run(

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -28,6 +29,7 @@ from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import printed
 from tests.factories import measured, study
+from tests.processes import becomes_true, have_ended
 from tests.runner.studies import FAST, RecordingProgress, interrupt_at, run
 
 CANARY = "canary-5f1e"
@@ -95,6 +97,26 @@ def test_secrets_inside_of_values_are_masked_everywhere(tmp_path: Path, anonymou
     assert "--on ray://***@nowhere.invalid:1: invalid address" in texts[1]
     texts += [*logs, *(path.read_text() for path in [*results.glob("*.json"), tmp_path / "report.html"])]
     assert not [line for text in texts for line in text.splitlines() if SECRET in line or TOKEN in line]
+
+
+def read_log(worker: psutil.Process) -> str:
+    """Return what a process has written to its standard error, if that is a file."""
+    log = Path(f"/proc/{worker.pid}/fd/2")
+    return log.read_text() if log.is_file() else ""
+
+
+def test_no_secret_is_left_in_a_log_if_polybench_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRINTS_SECRETS)
+    environment = os.environ | {"JULIA_PKG_SERVER": f"https://user:{SECRET}@host", "PYTHONPATH": str(tmp_path)}
+    results = tmp_path / "results"
+    command = ["compare", "--engines", "fake+hang", "--data", "synthetic", "--no-parity", "--results", str(results)]
+    with subprocess.Popen([sys.executable, "-m", "polybench", *command], env=environment) as polybench:
+        workers = psutil.Process(polybench.pid).children
+        assert becomes_true(lambda: any(SECRET in read_log(one) for one in workers()))
+        running = workers()
+        polybench.kill()
+    assert have_ended(running)
+    assert not [path for path in results.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
 def test_a_checkpoint_contains_no_secrets_of_the_command_line_and_workers(
