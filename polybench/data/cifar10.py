@@ -97,6 +97,8 @@ _TIMEOUT_SECONDS = 30
 
 _MAX_FILE_BYTES = 64 << 20
 """The official files have 31 MB; files rewritten by Python 3 have twice that, since its protocol 2 lacks bytes."""
+_MAX_UNPACKED_BYTES, _MAX_MEMBERS = 1 << 30, 1000
+"""The official archives have 184 MB and 9 members."""
 _MAX_PICKLE_OPERATIONS = 1_000_000
 """A file of this content has 30,000 (one per label, two per name), or 90,000 if Python 3 wrote it."""
 _MAX_MEMO_INDEX = 1 << 20
@@ -131,9 +133,16 @@ def read(source: Path, split: Split) -> Iterator[Chunk]:
     Raises:
         BadInput: a file is missing, truncated, damaged or not CIFAR-10; the message names it.
     """
-    try:
+    with _reported(source):
         members = _folder_members if source.is_dir() else _archive_members
         yield from _chunks(members(source, FILES[split]), FILES[split], source)
+
+
+@contextlib.contextmanager
+def _reported(source: Path) -> Iterator[None]:
+    """Raise BadInput for a source that cannot be read."""
+    try:
+        yield
     except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
         raise BadInput(f"{source} is truncated, damaged or not a .tar.gz archive ({error}); {HINT}") from error
     except OSError as error:
@@ -195,10 +204,20 @@ def fetch(version: Version, folder: Path) -> Path:
                 shutil.rmtree(left, ignore_errors=True)
             # The temporary folder is next to the target, so that the rename stays on one disk.
             with tempfile.TemporaryDirectory(dir=folder, prefix=_UNPACKED) as unpacked:
-                with tarfile.open(_download(published, folder), "r:gz") as tar:
-                    tar.extractall(unpacked, filter="data")
+                _unpack(_download(published, folder), Path(unpacked), target.name)
                 (Path(unpacked) / target.name).rename(target)
     return target
+
+
+def _unpack(archive: Path, folder: Path, name: str) -> None:
+    """Unpack the files of the archive's only folder, and read them; raise BadInput if it contains anything else."""
+    with _reported(archive):
+        for tar, info in _tar_members(archive):
+            if PurePosixPath(info.name).parent == PurePosixPath(name) and info.isreg() and info.size <= _MAX_FILE_BYTES:
+                tar.extract(info, folder, filter="data")
+            elif info.name != name or not info.isdir():
+                raise tarfile.TarError(f"unexpected {info.name!r}")
+    verify(folder / name)
 
 
 @contextlib.contextmanager
@@ -270,14 +289,38 @@ def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
 
 def _archive_members(archive: Path, files: tuple[str, ...]) -> Iterator[_Member]:
     """Yield members from start to end without extracting them, so that their names can do no harm."""
-    with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
-        for info in tar:
-            path = PurePosixPath(info.name)
-            content = tar.extractfile(info) if info.isfile() else None
-            if content and path.suffix in ("", ".bin") and path.stem in files:
-                location = f"{archive}: {info.name}"
-                with content:
-                    yield _Member(path.stem, path.suffix == ".bin", location, info.size, content)
+    for tar, info in _tar_members(archive):
+        path = PurePosixPath(info.name)
+        content = tar.extractfile(info) if info.isfile() else None
+        if content and path.suffix in ("", ".bin") and path.stem in files:
+            location = f"{archive}: {info.name}"
+            with content:
+                yield _Member(path.stem, path.suffix == ".bin", location, info.size, content)
+
+
+class _BoundedGzip(gzip.GzipFile):
+    """Unpacks no more than a few times the published files, since a small archive can unpack to terabytes."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._check(self.tell() + (-1 if size is None else size))
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._check(offset)
+        return super().seek(offset, whence)
+
+    def _check(self, end: int) -> None:
+        if end > _MAX_UNPACKED_BYTES:
+            raise gzip.BadGzipFile(f"it unpacks to more than {_MAX_UNPACKED_BYTES >> 20} MiB")
+
+
+def _tar_members(archive: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Yield the members of a .tar.gz archive from start to end, each to be read before the next one."""
+    with _BoundedGzip(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+        for number, info in enumerate(tar, 1):
+            if number > _MAX_MEMBERS:
+                raise tarfile.TarError(f"it has more than {_MAX_MEMBERS} members")
+            yield tar, info
         # The checksum is at the very end.
         while stream.read(_READ_BYTES):
             pass

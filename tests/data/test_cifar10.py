@@ -1,4 +1,5 @@
 import contextlib
+import gzip
 import io
 import os
 import pickle
@@ -6,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -200,7 +202,7 @@ def test_unreadable_archive_is_rejected(small_cifar, scratch, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     archive = small_cifar.archive(small_cifar.binary_folder(), "cifar-10-binary.tar.gz")
-    monkeypatch.setattr("gzip.open", refuse)
+    monkeypatch.setattr(cifar10, "_BoundedGzip", refuse)
     with pytest.raises(BadInput, match=r"cannot read .*binary\.tar\.gz: Permission denied"):
         open_dataset(str(archive), 0, scratch)
 
@@ -246,6 +248,53 @@ def test_fetch_unpacks_and_does_not_download_twice(small_cifar, tmp_path, monkey
     published = ARCHIVES["python"]
     assert calls == [(published.url, f"sha256:{published.sha256}", "cifar-10-python.tar.gz", target.parent)]
     assert verify(target.parent).images == {"train": 35, "test": 7}
+
+
+def tar_member(name, size=0, content=b"", **fields):
+    info = tarfile.TarInfo(name)
+    info.size = size or len(content)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512)
+
+
+FOLDER = ARCHIVES["binary"].folder
+PAX = {"type": tarfile.XHDTYPE}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (tar_member("../../victim", content=b"x"), r"unexpected '\.\./\.\./victim'"),
+        (tar_member("/victim", content=b"x"), "unexpected '/?victim'"),
+        (tar_member(f"{FOLDER}/../../victim", content=b"x"), "unexpected"),
+        (tar_member(f"{FOLDER}/a/victim", content=b"x"), "unexpected"),
+        (tar_member(f"{FOLDER}/a", type=tarfile.SYMTYPE, linkname="/victim"), "unexpected"),
+        (tar_member(f"{FOLDER}/a", type=tarfile.LNKTYPE, linkname="../victim"), "unexpected"),
+        (tar_member(FOLDER, type=tarfile.SYMTYPE, linkname="/victim"), "unexpected"),
+        (tar_member(f"{FOLDER}/a", type=tarfile.FIFOTYPE), "unexpected"),
+        (tar_member(f"{FOLDER}/a", 1 << 40), "unexpected"),
+        (tar_member(f"{FOLDER}/a", 1 << 30, **PAX), "unpacks to more than 1024 MiB"),
+        (b"".join(tar_member(f"{FOLDER}/{number}") for number in range(1001)), "more than 1000 members"),
+        (tar_member(f"{FOLDER}/data_batch_1.bin", content=bytes(RECORD)), "data_batch_2.* missing"),
+        (b"", "CIFAR-10 not found"),
+    ],
+)
+def test_fetch_unpacks_nothing_but_the_files_of_the_data_set(tmp_path, monkeypatch, content, reason):
+    archive = tmp_path / "archive"
+    archive.write_bytes(gzip.compress(content + bytes(1024)))
+    monkeypatch.setattr(pooch, "retrieve", lambda *_, **__: str(archive))
+    with pytest.raises(BadInput, match=reason):
+        fetch("binary", tmp_path / "data")
+    assert sorted(tmp_path.rglob("*")) == [archive, tmp_path / "data"]
+
+
+def test_an_archive_that_unpacks_to_terabytes_is_rejected(tmp_path):
+    archive = tmp_path / "cifar-10-binary.tar.gz"
+    zeros = gzip.compress(bytes(1 << 20)) * 1100
+    archive.write_bytes(gzip.compress(tar_member("big", 1 << 40)) + zeros)
+    with pytest.raises(BadInput, match="unpacks to more than 1024 MiB"):
+        verify(archive)
 
 
 def test_two_fetches_at_once_download_once(small_cifar, tmp_path, monkeypatch):
