@@ -21,7 +21,8 @@ def report(
         list[str],
         typer.Argument(
             metavar="ID...",
-            help="Studies, sweeps or overheads: IDs, unique prefixes, `last`, `sweep-last`, `overhead-last`, or paths of JSON files.",
+            help="Studies, sweeps or overheads: IDs, unique prefixes, `last`, `sweep-last`, `overhead-last`, or paths"
+            " of JSON files.",
         ),
     ],
     options: OutputOptions,

@@ -66,8 +66,8 @@ def run_peak(
 ) -> PeakDocument:
     """Measure the peaks of each device and precision, or use cached peaks unless `remeasure`.
 
-    A `quick` measurement has a short budget, and does not go into the cache. Cached peaks are valid while the requested engines, and the engines that reached a peak, have the same
-    versions. Ctrl-C returns the peaks measured so far, marked as interrupted; before anything was measured, it
+    A `quick` measurement has a short budget, and does not go into the cache. Cached peaks are valid while the
+    requested engines, and the engines that reached a peak, have the same versions. Ctrl-C returns the peaks measured so far, marked as interrupted; before anything was measured, it
     raises KeyboardInterrupt. Of the study count engines, devices, precisions, threads, network and batch size.
     """
     if "bf16" in study.precisions:

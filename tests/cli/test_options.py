@@ -75,9 +75,9 @@ def test_invalid_pairs_and_schedules_name_the_option() -> None:
     with pytest.raises(BadInput, match="--price '5=2': 5 is given twice"):
         parse_prices(["5=1", "5=2"])
     for bad in ("cosine", "soon=0.1", "-1=0.1", "5", "5=0"):
-        with pytest.raises(BadInput, match="--lr-schedule.* expected STEP=RATE.* 40000=0.01$"):
+        with pytest.raises(BadInput, match=r"--lr-schedule.* expected STEP=RATE.* 40000=0.01$"):
             parse_lr_schedule([bad])
-    with pytest.raises(BadInput, match="expected CONFIGURATION=FRACTION.* --inject-delay torch/cpu=0.1$"):
+    with pytest.raises(BadInput, match=r"expected CONFIGURATION=FRACTION.* --inject-delay torch/cpu=0.1$"):
         OPTIONS["injected_delays"].read(["torch/cpu"])
 
 
