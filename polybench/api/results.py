@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from polybench.analysis.prices import with_prices
 from polybench.analysis.related_documents import related_documents
 from polybench.errors import BadInput, install_command, lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
@@ -292,14 +293,24 @@ class ExplanationResult(DocumentResult[ExplanationDocument]):
         return [msgspec.to_builtins(statement) for statement in self.document.all_statements()]
 
 
-def load_section(name: str, store: Store) -> Section:
-    """Load a study with all related saved documents, a sweep or an overhead; raises BadInput for other kinds."""
-    document = load_document(name, store)
-    if isinstance(document, SweepDocument | OverheadDocument):
-        return document
-    if not isinstance(document, StudyDocument):
-        raise BadInput(f"{name} is not a study, sweep or overhead; the report of a study includes its layers and peaks")
-    return study_section(document, store)
+def load_sections(
+    parts: Sequence[str | StudyDocument | SweepDocument], store: Store, prices: Mapping[str, float] | None = None
+) -> list[Section]:
+    """Load studies with all related saved documents, sweeps and overheads, with costs at these prices.
+
+    Raises:
+        BadInput: a document is of another kind or cannot be read, or a price applies to none of them.
+    """
+    documents = [load_document(part, store) if isinstance(part, str) else part for part in parts]
+    for part, document in zip(parts, documents, strict=True):
+        if not isinstance(document, StudyDocument | SweepDocument | OverheadDocument):
+            raise BadInput(
+                f"{part} is not a study, sweep or overhead; the report of a study includes its layers and peaks"
+            )
+    return [
+        study_section(one, store) if isinstance(one, StudyDocument) else one  # type: ignore[misc]  # checked above
+        for one in with_prices(documents, prices, store)
+    ]
 
 
 def study_section(study: StudyDocument, store: Store) -> StudySection:

@@ -11,6 +11,7 @@ from polybench.analysis.diff import diff as diff_studies
 from polybench.analysis.explanation import explain as explain_study
 from polybench.analysis.history import build_history as over_time
 from polybench.analysis.merge import merge as merge_studies
+from polybench.analysis.prices import with_prices
 from polybench.analysis.related_documents import load_saved_documents
 from polybench.api.results import (
     DiffResult,
@@ -20,27 +21,36 @@ from polybench.api.results import (
     OverheadResult,
     StudyResult,
     SweepResult,
-    load_section,
-    study_section,
+    load_sections,
 )
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.html_report import Section, render_report
+from polybench.html_report import render_report
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.storage.store import Store, load_dismissed, results_folder
 from polybench.storage.summaries import FILTER_NAMES, filters_from_text
 
 
-def load(study: str, *, results: Path | None = None) -> StudyResult:
+def load(study: str, *, prices: Mapping[str, float] | None = None, results: Path | None = None) -> StudyResult:
     """Load a saved study by its ID, a unique prefix, the path of its document, or `last`.
 
-    `results` is the folder of saved studies, here and in all other functions.
+    `prices` are those of `compare`; costs are the saved times multiplied by them. `results` is the folder of saved
+    studies, here and in all other functions.
     """
-    return StudyResult(Store(results_folder(results)).load(study))
+    store = Store(results_folder(results))
+    (document,) = with_prices([store.load(study)], prices, store)
+    return StudyResult(document)
 
 
-def load_sweep(sweep: str = "sweep-last", *, results: Path | None = None) -> SweepResult:
-    """Load a saved sweep by its ID, a unique prefix, the path of its document, or `sweep-last`."""
-    return SweepResult(Store(results_folder(results)).load_kind(SweepDocument, sweep))
+def load_sweep(
+    sweep: str = "sweep-last", *, prices: Mapping[str, float] | None = None, results: Path | None = None
+) -> SweepResult:
+    """Load a saved sweep by its ID, a unique prefix, the path of its document, or `sweep-last`.
+
+    `prices` are those of `load`.
+    """
+    store = Store(results_folder(results))
+    (document,) = with_prices([store.load_kind(SweepDocument, sweep)], prices, store)
+    return SweepResult(document)
 
 
 def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
@@ -138,23 +148,21 @@ def merge(
     return MergeResult(merge_studies(documents, prices or {}, baseline, saved=saved))
 
 
-def report(*parts: str | StudyResult | SweepResult, results: Path | None = None) -> str:
+def report(
+    *parts: str | StudyResult | SweepResult, prices: Mapping[str, float] | None = None, results: Path | None = None
+) -> str:
     """Return the page of `polybench report`, one self-contained HTML file; requires the extra `report`.
 
     Args:
         parts: at least one result, or argument of `load` or `load_sweep`.
+        prices: those of `load`.
         results: the folder of saved studies, from which layers and an explanation are added.
     """
     if not parts:
         raise BadInput('a report requires at least one study, for example report("last")')
     store = Store(results_folder(results))
-    return render_report([_part(part, store) for part in parts])
-
-
-def _part(part: str | StudyResult | SweepResult, store: Store) -> Section:
-    if isinstance(part, SweepResult):
-        return part.document
-    return load_section(part, store) if isinstance(part, str) else study_section(part.document, store)
+    documents = [part if isinstance(part, str) else part.document for part in parts]
+    return render_report(load_sections(documents, store, prices))
 
 
 def _loaded(study: str | StudyResult, results: Path | None) -> StudyResult:

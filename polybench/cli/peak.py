@@ -35,8 +35,8 @@ def peak(
 ) -> None:
     """Measure the peak throughput of this machine: matrix products, the network's convolutions, and memory.
 
-    The results are cached, unless --quick cuts them short: `compare` and `layers` then show which part of the peak
-    they reach (% of peak).
+    The results are cached, except those of --quick: `compare` and `layers` then show which part of the peak they
+    reach (% of peak).
 
     Example: polybench peak --engines torch,tf --threads 2
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _FIGURE_LIST = "; ".join(f"{name}: {spec.summary}" for name, spec in FIGURES.items())
 
 
-@with_options("results", "anonymous")
+@with_options("prices", "results", "anonymous")
 def plot(
     document: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
     options: OutputOptions,
@@ -32,13 +33,16 @@ def plot(
         str | None,
         typer.Option("--figure", help=f"Figure. {_FIGURE_LIST}.", show_default="the main figure of the document"),
     ] = None,
+    prices: Mapping[str, float] | None = None,
 ) -> None:
     """Draw a figure of a saved study, sweep, overhead or another document.
 
-    For a study, the figure `layers` uses saved layers with the same settings.
+    For a study, the figure `layers` uses saved layers with the same settings. With --price, costs are the saved
+    times multiplied by these prices.
 
     Example: polybench plot last --figure step_times -o step_times.svg
     """
+    from polybench.analysis.prices import with_prices
     from polybench.figures import draw
     from polybench.figures.image_export import caption_for, export, file_format
     from polybench.schema.documents import DOCUMENT_KINDS
@@ -46,7 +50,7 @@ def plot(
 
     suffix = file_format(output)
     store = Store(results_folder(options.results))
-    loaded = load_document(document, store)
+    (loaded,) = with_prices([load_document(document, store)], prices, store)
     name = figure or default_figure(_kind(loaded))
     required = FIGURES.find(name).kind
     if required == "layers" and isinstance(loaded, StudyDocument):

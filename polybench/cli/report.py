@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from polybench.html_report import Section
 
 
-@with_options("results", "anonymous")
+@with_options("prices", "results", "anonymous")
 def report(
     studies: Annotated[
         list[str],
@@ -26,21 +27,23 @@ def report(
         ),
     ],
     options: OutputOptions,
+    prices: Mapping[str, float] | None = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path("report.html"),
 ) -> None:
     """Write an HTML report of saved studies: tables, figures, explanations, parity checks and plain scripts.
 
     The report is one file that needs no network. It includes saved layers and explanations of a study, and
-    the curves, best configurations and table of a sweep, or the fits of an overhead.
+    the curves, best configurations and table of a sweep, or the fits of an overhead. With --price, costs are the
+    saved times multiplied by these prices.
 
     Example: polybench report last -o report.html
     """
-    from polybench.api.results import load_section
+    from polybench.api.results import load_sections
     from polybench.html_report import render_report
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(options.results))
-    page = render_report([_anonymize(load_section(study, store), options) for study in studies])
+    page = render_report([_anonymize(section, options) for section in load_sections(studies, store, prices)])
     check_writable(output)
     write(page, output)
     echo(f"wrote {output}", err=True)

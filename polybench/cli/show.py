@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,15 +27,23 @@ if TYPE_CHECKING:
     from polybench.schema.documents import AnyDocument
 
 
-@with_options("columns", "published", "format", "output", "results", "anonymous", "quiet")
-def show(study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)], options: OutputOptions) -> None:
+@with_options("prices", "columns", "published", "format", "output", "results", "anonymous", "quiet")
+def show(
+    study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
+    options: OutputOptions,
+    prices: Mapping[str, float] | None = None,
+) -> None:
     """Print a saved study in any format, or another saved document in the formats of its command.
+
+    With --price, costs are the saved times multiplied by these prices.
 
     Example: polybench show last --format markdown
     """
+    from polybench.analysis.prices import with_prices
     from polybench.storage.store import Store, load_document, results_folder
 
-    document = load_document(study, Store(results_folder(options.results)))
+    store = Store(results_folder(options.results))
+    (document,) = with_prices([load_document(study, store)], prices, store)
     if not isinstance(document, StudyDocument):
         _show_other_document(document, study, options)
         return

@@ -15,7 +15,7 @@ def draw(study: StudyDocument) -> Figure:
         if result.is_ranked and result.epoch_seconds and result.cost and result.cost.dollars_per_epoch
     }
     if not priced:
-        raise NoData(f"study {study.id} has no costs; measure it with --price cpu=0.24")
+        raise NoData(f"study {study.id} has no costs; add --price cpu=0.24")
     styles = styles_for(result.configuration for result in study.results)
     x_axis = log_axis([seconds for seconds, _ in priced.values()], padding=1.6)
     y_axis = log_axis([dollars for _, dollars in priced.values()], padding=1.6)
@@ -39,8 +39,7 @@ def draw(study: StudyDocument) -> Figure:
     ]
     return Figure(
         title="Cost and time per epoch",
-        note="Lower left is better. Each line is a price per hour from the study."
-        + (f" {HOLLOW}" if any(hollow.values()) else ""),
+        note="Lower left is better. Each line is a price per hour." + (f" {HOLLOW}" if any(hollow.values()) else ""),
         traces=[*prices, *marks],
         layout={
             "xaxis": x_axis | {"title": {"text": "time per epoch, s"}},

@@ -53,12 +53,12 @@ def add_comparisons(
         if baseline is not None and result.is_ranked:
             side_by_side = result.configuration in beside_baseline
             result.vs_baseline = _compare_with_baseline(by_name[baseline], result, side_by_side=side_by_side)
-            result.cost = _cost(prices, result, by_name[baseline])
             result.allocations = _compare_allocations(by_name[baseline], result)
             result.accuracy_difference = _accuracy_difference(by_name[baseline], result)
         result.gpu_speedup = _gpu_speedup(result, results)
         result.break_even_steps = _break_even(result, results)
         result.scaling = _scaling(result, results)
+    add_costs(results, baseline, prices)
     _correct_for_number(results)
 
 
@@ -190,10 +190,16 @@ def dollars_per_epoch(result: Result, prices: Mapping[str, float]) -> float | No
     return result.epoch_seconds / 3600 * price * device_count(result)
 
 
-def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost | None:
-    """Return the cost of an epoch, normalized to the baseline's as in the 2017 cloud comparison."""
-    dollars, baseline_dollars = dollars_per_epoch(result, prices), dollars_per_epoch(baseline, prices)
-    return None if dollars is None else compare_costs(baseline, result, baseline_dollars, dollars)
+def add_costs(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:
+    """Fill in the cost of an epoch, normalized to the baseline's as in the 2017 cloud comparison, of ranked results.
+
+    `prices` are dollars per hour by device.
+    """
+    for reference in (result for result in results if result.configuration == baseline):
+        baseline_dollars = dollars_per_epoch(reference, prices)
+        for result in results:
+            dollars = dollars_per_epoch(result, prices) if result.is_ranked else None
+            result.cost = None if dollars is None else compare_costs(reference, result, baseline_dollars, dollars)
 
 
 def compare_costs(

@@ -66,9 +66,10 @@ def run_peak(
 ) -> PeakDocument:
     """Measure the peaks of each device and precision, or use cached peaks unless `remeasure`.
 
-    A `quick` measurement has a short budget, and does not go into the cache. Cached peaks are valid while the
-    requested engines, and the engines that reached a peak, have the same versions. Ctrl-C returns the peaks measured so far, marked as interrupted; before anything was measured, it
-    raises KeyboardInterrupt. Of the study count engines, devices, precisions, threads, network and batch size.
+    A `quick` measurement has a short budget and is not cached. Cached peaks are valid while the requested engines,
+    and the engines that reached a peak, have the same versions. Ctrl-C returns the peaks measured so far, marked as
+    interrupted; before anything was measured, it raises KeyboardInterrupt. Of the study count engines, devices,
+    precisions, threads, network and batch size.
     """
     if "bf16" in study.precisions:
         raise BadInput("peaks cannot be measured in bf16: use --precision fp32 or tf32")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import polybench
 from polybench.analysis.related_documents import related_documents
-from polybench.api.results import load_section
+from polybench.api.results import load_sections
 from polybench.html_report import StudySection
 from polybench.schema.encoding import encode
 from polybench.storage.store import Store
@@ -69,6 +70,28 @@ def test_bad_input_writes_nothing(store: Store, tmp_path: Path) -> None:
     assert "--figure" in printed("plot", "--help")
 
 
+def test_prices_add_costs_without_a_measurement(store: Store, tmp_path: Path) -> None:
+    unpriced = full_study()
+    for result in unpriced.results:
+        result.cost = None
+    store.save(unpriced)
+    file = tmp_path / "x.html"
+    assert "has no costs; add --price cpu=0.24" in refused("plot", "last", "--figure", "cost", "-o", file)
+    printed("plot", "last", "--figure", "cost", "--price", "cpu=36", "-o", file)
+    assert r"$36\u002fhour" in file.read_text()
+    printed("report", "last", "-o", file)
+    assert "Cost and time per epoch" not in file.read_text()
+    printed("report", "last", "--price", "cpu=36", "-o", file)
+    assert "Cost and time per epoch" in file.read_text()
+    (torch,) = (row for row in polybench.load("last", prices={"cpu": 36}).rows() if row["configuration"] == "torch/cpu")
+    assert torch["cost_per_epoch"] == pytest.approx(torch["epoch_time"] / 100)
+    assert "$36/hour" in polybench.report("last", prices={"cpu": 36})
+    for command in ("plot", "report", "show"):
+        assert "--price cuda:7: no configuration ran on cuda:7" in refused(
+            command, "last", "--price", "cuda:7=1", "-o", file
+        )
+
+
 def test_a_report_contains_several_studies(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     printed("report", "last", "last", "-o", file)
@@ -79,7 +102,7 @@ def test_a_report_contains_several_studies(store: Store, tmp_path: Path) -> None
 
 def test_a_report_includes_related_documents(store: Store) -> None:
     store.save(full_layers(full_study()))
-    found = load_section("last", store)
+    (found,) = load_sections(["last"], store)
     assert isinstance(found, StudySection)
     assert found.layers is not None
     assert found.explanation is not None

@@ -41,8 +41,8 @@ class Saved(NamedTuple):
         name = "overhead-last" if self.folder.name == OVERHEAD else "sweep-last"
         return printed("show", name, "--results", self.folder, *options, code=code)
 
-    def rows(self) -> list[dict[str, str]]:
-        return list(csv.DictReader(io.StringIO(self.show("--format", "csv"))))
+    def rows(self, *options: object) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.show("--format", "csv", *options))))
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +150,37 @@ def test_without_prices_the_text_has_no_table_of_costs(measured: Measured) -> No
     assert {configuration["dollars_per_epoch"] for configuration in found} == {None}
     assert found[4]["relative_time"] == pytest.approx(found[4]["epoch_seconds"] / found[0]["epoch_seconds"])
     assert "cost" not in measured(BATCHES).shown.stdout.replace("fake+linear_cost", "")
+
+
+def test_other_prices_change_the_costs_of_a_saved_sweep(measured: Measured) -> None:
+    priced, unpriced = measured(PRICED), measured(BATCHES)
+    saved = json.loads(priced.show("--format", "json"))
+    same = json.loads(priced.show("--price", "cpu-1=3.6", "--price", "cpu-2=7.2", "--format", "json"))
+    assert sorted(same.pop("warnings")) == sorted(saved.pop("warnings"))
+    assert same == saved
+    study = ("show", saved["points"][1]["id"], "--results", priced.folder)
+    assert printed_json(*study, "--price", "cpu=7.2") == printed_json(*study)
+    everywhere = priced.show("--price", "cpu=36")
+    assert "cheapest epoch: fake/cpu at threads" in everywhere
+    assert "no price" not in everywhere
+    assert {row["dollars_per_hour"] for row in priced.rows("--price", "cpu=36")} == {"36.0"}
+    rows = unpriced.rows("--price", "cpu=3.6")
+    for row in rows:
+        assert (row["dollars_per_epoch"] == "") == (row["status"] == "failed")
+        if row["dollars_per_epoch"]:
+            assert float(row["dollars_per_epoch"]) == pytest.approx(float(row["epoch_seconds"]) / 1000)
+            assert float(row["relative_cost"]) == pytest.approx(float(row["relative_time"]))
+    assert {row["status"] for row in rows} == {"ok", "failed"}
+    for name, price, message in (
+        ("sweep-last", "cuda=1", "no configuration ran on cuda: expected one of cpu"),
+        ("sweep-last", "cpu-7=1", "no study used that many threads: expected cpu-N with N one of 1, 2, 512, or cpu"),
+        ("sweep-last", "gpu=1", "no configuration ran on gpu"),
+        ("sweep-last", "cpu", "expected DEVICE=DOLLARS"),
+    ):
+        assert message in refused("show", name, "--price", price, "--results", priced.folder)
+    folder = measured(OVERHEAD).folder
+    message = refused("show", "overhead-last", "--price", "cpu=1", "--results", folder)
+    assert "only studies and sweeps have costs" in message
 
 
 @pytest.mark.parametrize("name", [BATCHES, OVERHEAD])
