@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import json
 import marshal
 import os
 import re
@@ -17,12 +18,14 @@ import secrets
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from importlib.machinery import BuiltinImporter, FrozenImporter
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import msgspec
+
+from polybench.data import supervisor
 
 _MEMORY_MAPS = Path("/proc/self/maps")
 
@@ -33,9 +36,43 @@ _WITHOUT_CODE: tuple[object, ...] = (BuiltinImporter, FrozenImporter)
 """Loaders of code that is part of Python."""
 _STARTUP_MODULES = ("sitecustomize", "usercustomize")
 _NAMED_CHANGES = 3
+_BYTECODE = "/__pycache__/"
+_BYTECODE_SECONDS = 60.0
+
+_START = """
+import json, os, sys
+files = {}
+def record(event, arguments):
+    if event == "open" and isinstance(arguments[0], str) and not arguments[2] & os.O_ACCMODE:
+        files[arguments[0]] = None
+sys.addaudithook(record)
+import site
+site.main()
+print()
+print(json.dumps([*files]), flush=True)
+os._exit(0)
+"""
+"""Starts Python again, as far as its own code allows, and prints the files that it reads."""
+_START_SECONDS = 60.0
 
 Code = Mapping[str, str]
 """File, or module without a file -> a text that differs if the code differs."""
+
+_sought: dict[str, Any] = {}
+"""Module that was imported -> where it was sought. It may have removed itself from `sys.modules`."""
+
+
+class _ImportRecorder:
+    """Finds no module, but learns which are imported."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: object = None) -> None:  # noqa: ARG004 - a finder has it
+        _sought[name] = path
+
+
+def record_imports() -> None:
+    """Record all imports from now on."""
+    sys.meta_path.insert(0, _ImportRecorder)
 
 
 def loaded_code() -> dict[str, str]:
@@ -44,9 +81,10 @@ def loaded_code() -> dict[str, str]:
     The cache key of a parity check includes their content, and their path may be a link.
     """
     code = {path: stamp for path in {*_startup_files(), *_library_files()} if (stamp := stamp_file(path))}
-    for name, module in list(sys.modules.items()):
+    code |= _files_read_at_start()
+    for name in {**sys.modules, **_sought}:
         if name.partition(".")[0] != "polybench":
-            code |= _module_code(name, module)
+            code |= _module_code(name, sys.modules.get(name)) or _sought_code(name)
     return {os.fsencode(name).decode("utf-8", "backslashreplace"): code[name] for name in sorted(code)}
 
 
@@ -73,6 +111,17 @@ def changed_names(before: Code, now: Code) -> list[str]:
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
+def without_recompiled(names: Collection[str], python: str) -> list[str]:
+    """Return the changed names without bytecode that this Python may have compiled from the unchanged source."""
+    sources, bytecode = set(names), [name for name in names if _BYTECODE in name]
+    if bytecode:
+        command = [python, "-I", str(Path(__file__).with_name("check_bytecode.py")), *filter(os.path.exists, bytecode)]
+        done = supervisor.run(command, _BYTECODE_SECONDS)
+        foreign = bytecode if done.returncode else json.loads(done.stdout)
+        sources -= {*bytecode} - {*foreign}
+    return sorted(sources)
+
+
 def describe_changes(names: Collection[str]) -> str:
     """Return a sentence that names the first changes."""
     others = f" and {len(names) - _NAMED_CHANGES} more" if len(names) > _NAMED_CHANGES else ""
@@ -81,7 +130,7 @@ def describe_changes(names: Collection[str]) -> str:
 
 def without_bytecode(code: Code) -> dict[str, str]:
     """Return the code without files that Python compiles from the others, at any time and in any process."""
-    return {name: stamp for name, stamp in code.items() if "/__pycache__/" not in name}
+    return {name: stamp for name, stamp in code.items() if _BYTECODE not in name}
 
 
 def fingerprint(code: Code) -> str | None:
@@ -89,7 +138,24 @@ def fingerprint(code: Code) -> str | None:
     return hashlib.sha256(msgspec.json.encode(code)).hexdigest() if code else None
 
 
-def _module_code(name: str, module: ModuleType) -> dict[str, str]:
+def _files_read_at_start() -> dict[str, str]:
+    """Return the files that Python and its startup code read; if that fails, a text that never repeats."""
+    done = supervisor.run([sys.executable, "-P", "-S", "-c", _START], _START_SECONDS)
+    try:
+        files = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"startup code": secrets.token_hex(6)}
+    on_disk = [file for file in files if not file.startswith(("/proc/", "/sys/", "/dev/"))]
+    return {path: stamp for file in on_disk for path, stamp in _existing_file(file).items()}
+
+
+def _sought_code(name: str) -> dict[str, str]:
+    """Return the files of a module that was imported, and is no longer known as such."""
+    spec = PathFinder.find_spec(name, _sought[name]) if name in _sought else None
+    return _existing_file(spec.origin) | _existing_file(spec.cached) if spec else {}
+
+
+def _module_code(name: str, module: ModuleType | None) -> dict[str, str]:
     """Return the files of a module: its source or archive, and its bytecode; without a file, the module's code."""
     try:
         # Avoids __getattr__, which imports lazily in some modules.

@@ -16,7 +16,7 @@ from polybench.planning.plan import engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
-from polybench.protocol.loaded_code import Code, changed_names, describe_changes, without_bytecode
+from polybench.protocol.loaded_code import Code, changed_names, describe_changes, without_recompiled
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration, PositiveInt, Seconds
 from polybench.schema.parity import UNCHECKED, ParityCheck
@@ -103,16 +103,16 @@ class ConfigurationRun:
     def reuse_check(self, worker_info: Loaded, parity: ParityCheck, later_code: Code) -> None:
         """Use the parity check of an earlier study, in which the engine's worker was as described."""
         self.engine_info, self.parity, self.cached_worker_info = worker_info.info, parity, worker_info
-        self.later_code = without_bytecode(later_code)
+        self.later_code = dict(later_code)
 
     def record_loaded(self, loaded: Loaded) -> None:
         """Record what a worker has loaded; discard a cached parity check of other code."""
         if self.cached_worker_info not in (None, loaded):
             self.discard_check()
-        code = without_bytecode(loaded.code)
-        if self.code and (changed := changed_names(self.code, code)):
+        changed = changed_names(self.code, loaded.code) if self.code else []
+        if changed := without_recompiled(changed, self.interpreter.executable):
             self.warnings.append(f"between two processes of this study, {describe_changes(changed)}")
-        self.engine_info, self.code, self.cached_worker_info = loaded.info, code, None
+        self.engine_info, self.code, self.cached_worker_info = loaded.info, loaded.code, None
 
     def discard_check(self) -> None:
         """Discard the parity check, because the engine has changed since."""

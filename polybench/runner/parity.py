@@ -18,7 +18,6 @@ from polybench.parity_check.cache import CachedCheck, CheckCache, CheckContext
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
-from polybench.protocol.loaded_code import without_bytecode
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.state import StudyState
@@ -171,9 +170,8 @@ class _GroupCheck:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         run.parity = msgspec.structs.replace(parity, checked_at=now)
         all_code = worker.request(calls.list_code(), self._study.timeout)
-        later_code = {name: stamp for name, stamp in all_code.items() if name not in loaded.code}
-        run.later_code = without_bytecode(later_code)
-        self._cache.save(key, CachedCheck(loaded, run.parity, later_code))
+        run.later_code = {name: stamp for name, stamp in all_code.items() if name not in loaded.code}
+        self._cache.save(key, CachedCheck(loaded, run.parity, run.later_code))
 
     def _build_only(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build the job, to find out whether the device is available."""

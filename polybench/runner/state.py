@@ -20,7 +20,7 @@ from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
-from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
+from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes, without_recompiled
 from polybench.results.document import (
     DocumentHeader,
     build_settings,
@@ -280,9 +280,12 @@ def _code_changes(saved_runs: Sequence[ConfigurationRun], current_runs: Sequence
     changed = {
         name
         for saved, current in zip(saved_runs, current_runs, strict=True)
-        for name in (
-            *(changed_names(saved.code, current.code) if saved.code and current.code else ()),
-            *changed_files(saved.later_code),
+        for name in without_recompiled(
+            {
+                *(changed_names(saved.code, current.code) if saved.code and current.code else ()),
+                *changed_files(saved.later_code),
+            },
+            current.interpreter.executable,
         )
     }
     return [describe_changes(changed)] if changed else []

@@ -301,7 +301,7 @@ def test_children_of_a_worker_that_has_exited_are_killed(tmp_path: Path) -> None
 
 
 def test_the_middle_of_a_very_large_log_is_cut(tmp_path: Path) -> None:
-    with WorkerProcess({}, tmp_path / "log") as worker, open(f"/proc/{worker.pid}/fd/1", "ab") as log:
+    with WorkerProcess({}, tmp_path / "log") as worker, Path(f"/proc/{worker.pid}/fd/1").open("ab") as log:
         log.write(b"begin\n" + bytes(20 << 20) + b"the end\n")
     content = worker.log_path.read_bytes()
     assert len(content) == 1 << 22

@@ -27,7 +27,8 @@ from tests.worker_sessions import InProcess
 
 ENGINE = """
 import contextlib, os
-import archived
+import archived, sys, vanishing
+del sys.modules["vanishing"]
 from polybench.engines.job import EngineInfo
 from polybench.engines.reference.engine import ReferenceEngine
 
@@ -42,10 +43,17 @@ class Engine(ReferenceEngine):
         with open({offset!r}) as file:
             offset = eval(file.read())
         import late
-        variables = (len(os.environ.get(name, "")) for name in ("OMP_BATCH", "OMP_DISABLED_PASSES"))
-        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, *variables
+        variables = (len(os.environ.get(name, "")) for name in ("OMP_BATCH", "OMP_STARTUP", "OMP_DISABLED_PASSES"))
+        changes = {wrong}, offset, archived.OFFSET, late.OFFSET, vanishing.OFFSET, *variables
         return super().run_steps(first + sum(changes), n)
 """
+STARTUP = """
+import os, sys, hidden
+with open(os.path.join(os.path.dirname(__file__), "data")) as file:
+    os.environ["OMP_STARTUP"] = hidden.OFFSET * "x" + file.read()
+del sys.modules["hidden"], sys.modules["sitecustomize"]
+"""
+"""The code that Python runs at its start; it leaves no trace in `sys.modules`."""
 FIELDS = FAST | {
     "processes": 1,
     "rounds_per_process": 1,
@@ -69,8 +77,9 @@ WriteEngine = Callable[..., None]
 
 
 class EngineModule:
-    """The engine's module, and two that it imports: `archived` from an archive, `late` in its first step.
+    """The engine's module, and what it imports: `archived` from an archive, `late` in its first step, `vanishing`.
 
+    Python runs `sitecustomize` at its start, which reads the file `data` and imports `hidden`.
     They are links to files that are written once, since a file that is written again is other code.
     """
 
@@ -78,14 +87,19 @@ class EngineModule:
         self.folder = folder
         (folder / "versions").mkdir()
 
-    def write(self, version: str = "1", wrong: int = 0, archived: int = 0, late: int = 0) -> None:
+    def write(
+        self, version: str = "1", wrong: int = 0, archived: int = 0, late: int = 0, vanishing: int = 0,
+        hidden: int = 0, data: int = 0, startup: str = STARTUP,
+    ) -> None:  # fmt: skip
         once, offset = self.folder / "once", self.folder / "offset"
         once.unlink(missing_ok=True)
         offset.write_text("0")
-        (self.folder / "sitecustomize.py").unlink(missing_ok=True)
         engine = ENGINE.format(version=version, wrong=wrong, once=str(once), offset=str(offset))
         self._link("injected_engine.py", f"engine-{version}-{wrong}", lambda file: file.write_text(engine))
-        self._link("late.py", f"late-{late}", lambda file: file.write_text(f"OFFSET = {late}"))
+        for name, value in (("late", late), ("vanishing", vanishing), ("hidden", hidden)):
+            self._link(f"{name}.py", f"{name}-{value}", lambda file, value=value: file.write_text(f"OFFSET = {value}"))
+        self._link("data", f"data-{data}", lambda file: file.write_text("x" * data))
+        self._link("sitecustomize.py", f"startup-{len(startup)}", lambda file: file.write_text(startup))
         self._link("archive.zip", f"archive-{archived}", partial(self._write_archive, archived))
 
     def _write_archive(self, offset: int, file: Path) -> None:
@@ -179,9 +193,20 @@ def module_that_is_imported_late(module: EngineModule, _: pytest.MonkeyPatch) ->
     module.write(late=1)
 
 
+def module_that_removes_itself(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(vanishing=1)
+
+
 def sitecustomize(module: EngineModule, _: pytest.MonkeyPatch) -> None:
-    text = "import os, sys; os.environ['OMP_BATCH'] = '1'; del sys.modules['sitecustomize']"
-    (module.folder / "sitecustomize.py").write_text(text)
+    module.write(startup=STARTUP + "os.environ['OMP_BATCH'] = '1'")
+
+
+def module_that_startup_code_removes(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(hidden=1)
+
+
+def data_that_startup_code_reads(module: EngineModule, _: pytest.MonkeyPatch) -> None:
+    module.write(data=1)
 
 
 def environment_variable(_: EngineModule, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,6 +219,7 @@ def compiler_passes(_: EngineModule, monkeypatch: pytest.MonkeyPatch) -> None:
 
 CHANGES = (
     *(wrong_result, another_version, same_size_and_time, archive, module_that_is_imported_late, sitecustomize),
+    *(module_that_removes_itself, module_that_startup_code_removes, data_that_startup_code_reads),
     *(environment_variable, compiler_passes),
 )
 
