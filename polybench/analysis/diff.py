@@ -271,7 +271,10 @@ def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[
             # Nothing is known to have changed. If a control changed, its correction must not create a verdict.
             differs = differs and math.log(row.ratio) / limit > 1
         verdict: Verdict = ("faster" if change.log > 0 else "slower") if differs else "no difference"
-        yield msgspec.structs.replace(row, verdict=verdict, q_value=rate)
+        reason = units.describe_too_wide(row.corrected_ci95 or row.ci95)
+        if reason and not differs:
+            verdict = "inconclusive"
+        yield msgspec.structs.replace(row, verdict=verdict, q_value=rate, reason=None if differs else reason)
 
 
 def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:

@@ -13,6 +13,7 @@ from polybench.analysis.repetitions import Repetitions
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, dollars_per_epoch
 from polybench.results.interference import inconclusive_reason
+from polybench.results.warnings import shared_warnings
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
 from polybench.schema.result import Result, status_fields
@@ -72,6 +73,7 @@ def merge(
         machines=machines,
         results=[_machine_result(one, found, repetitions) for one in configurations],
         failed_machines=dict(failed_machines or {}),
+        warnings=shared_warnings(list(named.items()), "machine"),
     )
 
 
@@ -187,7 +189,7 @@ def _machine_result(
         found = compare_throughput(baseline.result, result, shifts)
     if found is not None:
         row.speedup, row.speedup_ci95 = found.speedup, found.ci95
-    row.inconclusive_reason = inconclusive_reason(baseline.result, result)
+    row.inconclusive_reason = found.inconclusive_reason if found else inconclusive_reason(baseline.result, result)
     row.dollars_per_epoch = dollars_per_epoch(result, machine.prices)
     baseline_dollars = dollars_per_epoch(baseline.result, baseline.machine.prices)
     if row.dollars_per_epoch is not None:

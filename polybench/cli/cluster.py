@@ -12,7 +12,7 @@ import typer
 from polybench.cli.execute import find_checkpoint, run_and_render
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL
-from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
+from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit, repeats_warnings_of
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
@@ -142,10 +142,14 @@ def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
-        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+        with progress_on_stderr(
+            quiet=options.quiet, verbose=options.verbose, repeats_warnings=repeats_warnings_of(options)
+        ) as progress:
             result = measure(progress, store=store)
         documents = [machine.document for machine in result.machines if machine.document is not None]
-        text = render(cluster_table(result, cluster_run.study, partial(echo, err=True)), options.format)
+        table = cluster_table(result, cluster_run.study, partial(echo, err=True))
+        progress.flush_warnings([warning for document in documents for warning in document.warnings])
+        text = render(table, options.format)
         message = f"saved as {', '.join(document.id for document in documents)}"
         if result.unfinished_id is not None:
             message += f"; resume with: polybench resume {result.unfinished_id}"

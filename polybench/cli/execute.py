@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from polybench.cli.explain import ExplainResult, explain_study
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, parse_columns, print_and_exit, width
+from polybench.cli.output import (
+    OutputOptions,
+    check_writable,
+    echo,
+    exit_code,
+    parse_columns,
+    print_and_exit,
+    repeats_warnings_of,
+    width,
+)
 from polybench.errors import BadInput
 from polybench.machine import interrupts
-from polybench.render import EXPLANATION_FORMATS, FORMATS, check_format, render
+from polybench.render import EXPLANATION_FORMATS, check_format, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
@@ -98,13 +107,13 @@ def run_and_render(
         raise BadInput(f"--explain with --format {options.format}: expected a format with text: {expected}")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
-    on_terminal = options.output is None and sys.stdout.isatty()
-    repeats_warnings = on_terminal and FORMATS.find(options.format).for_humans and not parity_only
+    repeats_warnings = repeats_warnings_of(options) and not parity_only
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     explained = ExplainResult(None)
     with interrupts.defer_signals():  # until the result is printed
         with make_progress(repeats_warnings=repeats_warnings) as progress:
             result = measure(progress, store=store)
+        progress.flush_warnings(result.warnings)
         if options.explain:
             with make_progress() as progress:  # the table does not repeat the warnings of the explanation
                 explained = explain_study(result, store, progress, sys.argv[1:], requested)

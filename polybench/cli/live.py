@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -17,7 +17,7 @@ from polybench.schema import units
 from polybench.schema.printable import printable
 
 if TYPE_CHECKING:
-    from polybench.runner.progress import ConfigurationProgress, Progress
+    from polybench.runner.progress import ConfigurationProgress
 
 _BAR_WIDTH = 30
 """Characters."""
@@ -29,16 +29,43 @@ _PARITY = {"pass": ("identical", "green"), "fail": ("DIFFERS", "bold red"), "ski
 _STATUS_STYLES = {"failed": "red", "unavailable": "yellow", "interrupted": "yellow"}
 
 
-class LiveTable:
+class _Warnings:
+    """Prints warnings at once, or defers them because the result on this terminal repeats them."""
+
+    def __init__(self, console: Console, *, repeats_warnings: bool) -> None:
+        self._console = console
+        self._repeats_warnings = repeats_warnings
+        self._warnings: list[str] = []
+
+    def on_warning(self, text: str) -> None:
+        """Print a warning, even if quiet, or defer it."""
+        if self._repeats_warnings:
+            self._warnings.append(text)
+        else:
+            self._print_warning(text)
+
+    def flush_warnings(self, repeated: Collection[str] = ()) -> None:
+        """Print the deferred warnings that the result does not repeat; those of a cluster begin with a machine."""
+        for text in dict.fromkeys(self._warnings):
+            if not text.endswith(tuple(repeated)):
+                self._print_warning(text)
+
+    def _print_warning(self, text: str) -> None:
+        self._print(f"warning: {text}", style="yellow")
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        self._console.print(printable(text), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveTable(_Warnings):
     """Table of the configurations, the current stage and the remaining time.
 
     It is redrawn only by its methods, without a refresh thread: this process sleeps while a block is timed.
     """
 
     def __init__(self, live: Live, *, repeats_warnings: bool = False) -> None:
+        super().__init__(live.console, repeats_warnings=repeats_warnings)
         self._live = live
-        self._repeats_warnings = repeats_warnings
-        self._warnings: list[str] = []
         self._stage = ""
         self._configurations: Sequence[ConfigurationProgress] = ()
         self._started_at = time.monotonic()
@@ -60,20 +87,10 @@ class LiveTable:
         self._draw()
 
     def on_warning(self, text: str) -> None:
-        """Print a warning; if the result repeats it, show it only as long as the table."""
+        """Print a warning, or show it as long as the table."""
+        super().on_warning(text)
         if self._repeats_warnings:
-            self._warnings.append(text)
             self._draw()
-        else:
-            self._print(text)
-
-    def flush_warnings(self) -> None:
-        """Print all warnings, because no result will repeat them."""
-        for text in self._warnings:
-            self._print(text)
-
-    def _print(self, text: str) -> None:
-        self._live.console.print(f"warning: {printable(text)}", style="yellow", highlight=False, markup=False)
 
     def _draw(self) -> None:
         stage = Text(printable(self._stage), style="cyan", overflow="ellipsis", no_wrap=True)
@@ -113,11 +130,11 @@ def _table(configurations: Sequence[ConfigurationProgress]) -> Table:
     return table
 
 
-class LineProgress:
+class LineProgress(_Warnings):
     """Prints one line per stage."""
 
-    def __init__(self, console: Console, quiet: bool) -> None:
-        self._console = console
+    def __init__(self, console: Console, *, quiet: bool, repeats_warnings: bool) -> None:
+        super().__init__(console, repeats_warnings=repeats_warnings)
         self._quiet = quiet
 
     def on_stage(self, text: str) -> None:
@@ -133,32 +150,29 @@ class LineProgress:
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
         """Do nothing: the stages are enough."""
 
-    def on_warning(self, text: str) -> None:
-        """Print the warning, even if quiet."""
-        self._print(f"warning: {text}", style="yellow")
-
-    def _print(self, text: str, style: str | None = None) -> None:
-        self._console.print(printable(text), style=style, highlight=False, markup=False, soft_wrap=True)
-
 
 @contextlib.contextmanager
-def progress_on_stderr(*, quiet: bool, verbose: bool, repeats_warnings: bool = False) -> Iterator[Progress]:
+def progress_on_stderr(
+    *, quiet: bool, verbose: bool, repeats_warnings: bool = False
+) -> Iterator[LiveTable | LineProgress]:
     """Report progress on standard error.
 
     Args:
         quiet: print warnings only.
         verbose: print plain lines even on a terminal.
-        repeats_warnings: the result on this terminal contains all warnings; those of the live table disappear
-            with it, unless an exception prevents the result.
+        repeats_warnings: the printed result repeats warnings, so that they are deferred: those that it lacks are
+            printed by `flush_warnings`, and all of them if an exception prevents the result.
     """
     console = Console(stderr=True)
-    if quiet or verbose or not console.is_terminal:
-        yield LineProgress(console, quiet)
-        return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        table = LiveTable(live, repeats_warnings=repeats_warnings)
+    progress: LiveTable | LineProgress
+    with contextlib.ExitStack() as stack:
+        if quiet or verbose or not console.is_terminal:
+            progress = LineProgress(console, quiet=quiet, repeats_warnings=repeats_warnings)
+        else:
+            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+            progress = LiveTable(live, repeats_warnings=repeats_warnings)
         try:
-            yield table
+            yield progress
         except BaseException:  # no result follows
-            table.flush_warnings()
+            progress.flush_warnings()
             raise

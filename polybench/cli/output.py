@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from polybench.errors import BadInput, PolybenchError, split_names
-from polybench.render import WIDTH
+from polybench.render import FORMATS, WIDTH
 from polybench.schema.measurements import AllocationsDocument, LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.printable import printable
@@ -48,6 +48,11 @@ class OutputOptions(NamedTuple):
 def parse_columns(text: str | None) -> list[Metric] | None:
     """Return the metrics of `--columns`; None without that option."""
     return select_metrics(split_names(text)) if text else None
+
+
+def repeats_warnings_of(options: OutputOptions) -> bool:
+    """Return True if the printed result contains the warnings, for people."""
+    return options.output is None and FORMATS.find(options.format).for_humans
 
 
 def check_writable(output: Path | None) -> None:

@@ -21,7 +21,7 @@ from polybench.cli.options import (
     parse_integers,
     with_options,
 )
-from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
+from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit, repeats_warnings_of
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
@@ -144,7 +144,9 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
-        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+        with progress_on_stderr(
+            quiet=options.quiet, verbose=options.verbose, repeats_warnings=repeats_warnings_of(options)
+        ) as progress:
             outcome = measure(progress, store=store)
         document, message = _document(outcome), "each point is saved as a study"
         if store is not None:
@@ -153,6 +155,9 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
             message += f", and the whole as {document.id}; print it with: polybench show {document.id}"
         if outcome.resumable_id is not None:
             message += f"; resume with: polybench resume {outcome.resumable_id}"
+        for text in document.warnings:
+            progress.on_warning(text)
+        progress.flush_warnings(document.warnings)
         text = render(document, options.format, published=options.published)
         print_and_exit(text, options, store, message, _exit_code([point.document for point in outcome.finished]))
 

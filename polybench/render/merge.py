@@ -28,7 +28,7 @@ def table(document: MergeDocument, _: TableOptions = DEFAULTS) -> Table:
         title=[header + baseline, *map(_describe, document.machines)],
         columns=[columns[number] for number in shown],
         rows=[[row[number] for number in shown] for row in rows],
-        notes=list(_notes(document)),
+        notes=[*_notes(document), *map(one_line, document.warnings)],
     )
 
 

@@ -28,9 +28,6 @@ from polybench.schema.result import (
 from polybench.stats import statistics
 from polybench.stats.between_studies import LogRatioChange, compare_studies
 
-_MAX_SPAN = 4.0
-"""Ratio of an interval's bounds. A wider one that contains 1 excludes neither twice nor half the speed."""
-
 ComparisonT = TypeVar("ComparisonT", bound=Comparison | AccuracyDifference)
 
 
@@ -104,9 +101,7 @@ def _inconclusive_reason(baseline: Result, other: Result, interval: Interval | N
         return reason
     if scope == "single_process":
         return SINGLE_PROCESS
-    if interval and interval[0] <= 1 <= interval[1] and interval[1] > _MAX_SPAN * interval[0]:
-        return f"the interval is too wide: {units.format_number(interval[0])} to {units.format_number(interval[1])}"
-    return None
+    return units.describe_too_wide(interval)
 
 
 def _compare_with_baseline(baseline: Result, other: Result, *, side_by_side: bool) -> BaselineComparison | None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from polybench.engines import ENGINES
 from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, device_count
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
+from polybench.results.warnings import shared_warnings
 from polybench.schema import units
 from polybench.schema.documents import DOCUMENT_KINDS
 from polybench.schema.measurements import (
@@ -101,15 +102,8 @@ def build_sweep_document(
 
 
 def sweep_warnings(points: Sequence[tuple[Mapping[str, int], StudyDocument]]) -> list[str]:
-    """Return the distinct warnings of a sweep's studies, with their points unless all points have them."""
-    points_by_text: dict[str, list[str]] = {}
-    for parameters, document in points:
-        for text in dict.fromkeys(document.warnings):
-            points_by_text.setdefault(text, []).append(units.format_point(parameters))
-    return [
-        text if len(affected) == len(points) else f"{'; '.join(affected)}: {text}"
-        for text, affected in points_by_text.items()
-    ]
+    """Return the warnings of a sweep's studies, each once, with its points."""
+    return shared_warnings([(units.format_point(parameters), document) for parameters, document in points], "point")
 
 
 def _reference(points: Sequence[MeasuredPoint]) -> _Reference | None:

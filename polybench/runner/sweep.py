@@ -156,7 +156,7 @@ class _SweepRun:
                 resumed = resume_in_turns(started_id, progress, store=store, anonymous=anonymous, exclusive=exclusive)
                 return (yield from resumed)
             except CorruptCheckpoint:
-                progress.on_warning(f"the checkpoint of {started_id} is corrupt: this point starts over")
+                self._progress.on_warning(f"{prefix}: the checkpoint of {started_id} is corrupt: it starts over")
                 checkpoints.remove(started_id)
             except ChangedSinceCheckpoint as error:
                 checkpoints.reject_changed(checkpoint, error.changes)
@@ -190,7 +190,7 @@ def _is_interrupted(document: StudyDocument) -> bool:
 
 
 class _PrefixedProgress:
-    """Adds the sweep's current point to each stage and warning."""
+    """Adds the sweep's current point to each stage."""
 
     def __init__(self, progress: Progress, prefix: str) -> None:
         self._progress, self._prefix = progress, prefix
@@ -205,4 +205,4 @@ class _PrefixedProgress:
         self._progress.on_configurations(configurations)
 
     def on_warning(self, text: str) -> None:
-        self._progress.on_warning(f"{self._prefix}: {text}")
+        """Ignore the warning, since the sweep's document has those of all points, each once."""

@@ -215,6 +215,8 @@ class MergeDocument(PrintableStruct, kw_only=True):
     """In the order of the machines."""
     failed_machines: dict[str, str] = {}
     """Machines without a result, with the reason."""
+    warnings: list[str] = []
+    """Warnings of the studies, each once, with its machines."""
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

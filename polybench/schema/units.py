@@ -7,6 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_MAX_SPAN = 4.0
+"""Ratio of an interval's bounds. A wider one that contains 1 excludes neither twice nor half the speed."""
+
 _MINUTE = 60.0
 _DAY = 86400.0
 _AGES = ((365.25 * _DAY, "year"), (30.44 * _DAY, "month"), (_DAY, "day"), (3600.0, "hour"), (_MINUTE, "minute"))
@@ -78,7 +81,12 @@ def format_seconds_with_margin(value: float, interval: tuple[float, float] | Non
 
 
 def format_seconds_with_ci(value: float, interval: tuple[float, float] | None) -> str:
-    """0.0223 and (0.022, 0.0227) -> "22.3 ms (22.0 ms to 22.7 ms)"; only the time without an interval."""
+    """0.0223 and (0.022, 0.0227) -> "22.3 ms (22.0 ms to 22.7 ms)"; only the time without an interval.
+
+    An interval wider than twice the time is "±>100%".
+    """
+    if interval and interval[1] - interval[0] > 2 * abs(value):
+        return f"{format_seconds(value)} {format_margin(math.inf)}"
     return format_seconds(value) + (f" ({format_range(interval)})" if interval else "")
 
 
@@ -92,16 +100,33 @@ def format_with_margin(value: float, interval: tuple[float, float] | None) -> st
     return format_number(value) + _margin(value, interval)
 
 
+def format_margin(fraction: float) -> str:
+    """0.0321 -> "±3.2%"; above 100 %, the number means nothing."""
+    return "±>100%" if fraction > 1 else f"±{format_percent(fraction)}"
+
+
 def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
-    """1.93 and (1.9, 1.97) -> "1.93 (1.90 to 1.97)", all with the same decimals."""
+    """1.93 and (1.9, 1.97) -> "1.93 (1.90 to 1.97)", all with the same decimals.
+
+    A ratio whose interval is too wide is "8.00 (inconclusive)".
+    """
     if interval is None:
         return format_number(value)
+    if describe_too_wide(interval):
+        return f"{format_number(value)} (inconclusive)"
     decimals = min(_decimals(value, digits=3), 2 if value >= 0.1 else 6)
     # A bound other than 1 must not be shown as 1, because it decides the verdict.
     while decimals < 4 and any(bound != 1 and round(bound, decimals) == 1 for bound in interval):
         decimals += 1
     low, high = (f"{bound:,.{decimals}f}" for bound in interval)
     return f"{value:,.{decimals}f} ({low} to {high})"
+
+
+def describe_too_wide(interval: tuple[float, float] | None) -> str | None:
+    """Return why a ratio's interval supports no conclusion: it is wide and contains 1; None if it does."""
+    if interval and interval[0] <= 1 <= interval[1] and interval[1] > _MAX_SPAN * interval[0]:
+        return f"the interval is too wide: {format_number(interval[0])} to {format_number(interval[1])}"
+    return None
 
 
 def mark_inconclusive(text: str, reason: str | None) -> str:
@@ -152,8 +177,7 @@ def plural(number: int, noun: str) -> str:
 def _margin(value: float, interval: tuple[float, float] | None) -> str:
     if interval is None:
         return ""
-    margin = (interval[1] - interval[0]) / 2 / value
-    return " ±>100%" if margin > 1 else f" ±{format_percent(margin)}"
+    return f" {format_margin((interval[1] - interval[0]) / 2 / value)}"
 
 
 def _decimals(value: float, digits: int) -> int:

@@ -251,6 +251,14 @@ def test_verdict_requires_several_unaffected_processes() -> None:
     assert row.reason == "interference affected 1 of 1 timing blocks of torch/cpu in B"
 
 
+def test_an_interval_that_excludes_nothing_is_inconclusive() -> None:
+    one = study(measured("torch/cpu", 0.01))
+    wild = study(with_step_times(measured("torch/cpu", 0.01), [[[0.001]], [[0.01]], [[0.1]]]))
+    row = only_row(diff(one, wild))
+    assert row.verdict == "inconclusive"
+    assert str(row.reason).startswith("the interval is too wide: ")
+
+
 def test_configurations_of_only_one_study_are_named() -> None:
     found = diff(both(0.01), study(unmeasured("flux/cpu", "unavailable", "no Julia"), measured("tf/cpu", 0.02)))
     assert [(row.configuration, row.reason) for row in found.rows if row.reason] == [

@@ -112,6 +112,14 @@ def test_a_warning_that_the_result_repeats_disappears_with_the_table(
     assert [line for line in on_screen(written) if line] == (["warning: noise"] if fails else [])
 
 
+def test_only_warnings_that_the_result_lacks_follow_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_on_stderr(quiet=False, verbose=False, repeats_warnings=True) as progress:
+        progress.on_warning("large: noise")
+        progress.on_warning("large: the node was lost")
+    progress.flush_warnings(["noise"])
+    assert capsys.readouterr().err == "warning: large: the node was lost\n"
+
+
 def on_screen(written: str) -> list[str]:
     """Return the lines on the screen after carriage returns, cursor movements and erased lines, without colours."""
     lines, row = [""], 0

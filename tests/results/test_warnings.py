@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from polybench.results.sweep import sweep_warnings
-from polybench.results.warnings import final_warnings
+import pytest
+
+from polybench.results.warnings import final_warnings, shared_warnings
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters, Interference
@@ -23,7 +24,7 @@ def test_missed_margin_names_the_configurations_and_their_margins() -> None:
         measured("flux/cuda", 0.01, vs_baseline=None),
     )
     (text,) = final_warnings(document, Study(), cut_short=False)
-    assert text.startswith("margin of error above ±5 %: flux/cpu ±10.0%; try --processes 10")
+    assert text.startswith("margin of error of speedups above ±5%: flux/cpu over torch/cpu ±10%; try --processes 10")
     assert not list(final_warnings(document, Study(margin=0.11), cut_short=False))
     assert not list(final_warnings(document, Study(processes=1), cut_short=False))
 
@@ -48,6 +49,31 @@ def test_affected_blocks_are_reported_when_none_was_re_measured() -> None:
     assert text == "CPU contention: 1 of 1 timing blocks is affected; close busy programs or try --wait-idle 30s"
 
 
+@pytest.mark.parametrize(
+    ("configuration", "threads", "others", "spins"),
+    [
+        ("torch/cpu", 2, 0.9, True),
+        ("keras+torch/cpu", 2, 0.9, True),
+        ("torch/cpu", 1, 2.0, False),  # a single thread waits for no other
+        ("torch/cpu", 2, 0.0, False),  # the hypervisor interfered
+        ("tf/cpu", 2, 0.9, False),
+    ],
+)
+def test_spinning_threads_beside_other_programs_are_reported(
+    configuration: str, threads: int, others: float, spins: bool
+) -> None:
+    affected = BlockCounters(1.0, 2.0, others, 0.0, affected=True)
+    interference = Interference(blocks_affected=1, blocks=[[affected]])
+    document = study(measured(configuration, 0.5, interference=interference))
+    document.settings.threads, document.host.threads, document.host.busiest_programs = threads, 2, ["make"]
+    _, *warnings = final_warnings(document, Study(), cut_short=False)
+    expected = (
+        f"more runnable threads than cores: {configuration} beside make; OpenMP's threads spin while they wait for"
+        " each other, so that steps can take 30 times as long; try --wait-idle 30s or fewer --threads"
+    )
+    assert warnings == [expected] * spins
+
+
 def test_swapping_is_reported() -> None:
     document = study(measured("torch/cpu", 0.0165))
     document.interference.append(RoundInterference(0, 1, 0.1, 1.0, 0.0, 4096, True))
@@ -57,9 +83,33 @@ def test_swapping_is_reported() -> None:
 
 def test_warnings_of_a_sweep_name_their_points() -> None:
     one, two = study(), study()
-    one.warnings = ["the data is not official", "CPU contention"]
+    one.warnings = ["the data is not official", "the budget ended"]
     two.warnings = ["the data is not official"]
-    points = [({"batch_size": 1, "threads": 2}, one), ({"batch_size": 8, "threads": 2}, two)]
-    assert sweep_warnings(points) == [
-        "the data is not official", "batch size 1, threads 2: CPU contention",
+    assert shared_warnings([("batch size 1", one), ("batch size 8", two)], "point") == [
+        "the data is not official", "batch size 1: the budget ended",
     ]  # fmt: skip
+
+
+def test_contention_and_margins_of_a_sweep_are_one_warning_each() -> None:
+    clean, affected = BlockCounters(1.0, 2.0, 0.0, 0.0, reruns=1), BlockCounters(1.0, 2.0, 0.9, 0.0)
+    studies = []
+    for number, width in enumerate((0.02, 0.2, 0.3, 5.0, 0.4, 0.5)):
+        interference = Interference(blocks_rerun=1, blocks_affected=1, blocks=[[clean, affected]]) if number else None
+        margin = comparison(2.0 - width, 2.0 + width)
+        document = study(
+            measured("tf/cpu", 0.0165, vs_baseline=margin, interference=interference or Interference(blocks=[[clean]]))
+        )
+        document.host.busiest_programs, document.host.idle_wait_seconds = [f"program {number % 2}"], 2.0
+        full = ["the disk is full"] if number else []
+        document.warnings = [*final_warnings(document, Study(), cut_short=False), *full]
+        studies.append((f"batch size {number}", document))
+    assert shared_warnings(studies, "point") == [
+        "5 of 6 points: the disk is full",
+        "CPU contention in 5 of 6 points: 5 of 11 timing blocks were re-measured; 5 are still affected;"
+        " busiest programs: program 1, program 0; close busy programs or try --wait-idle 30s",
+        "waited 12 s for an idle machine",
+        "margin of error of speedups above ±5% in 5 of 6 points: the widest are"
+        " tf/cpu over torch/cpu ±>100% at batch size 3, tf/cpu over torch/cpu ±25% at batch size 5,"
+        " tf/cpu over torch/cpu ±20% at batch size 4, tf/cpu over torch/cpu ±15% at batch size 2;"
+        " try --processes 10 or an idle machine",
+    ]

@@ -90,12 +90,20 @@ def test_numbers_have_the_digits_that_matter(format: Callable[[float], str], val
         (0.0123, (0.011, 0.014), "0.0123 (0.0110 to 0.0140)"),
         (1.006, (1.002, 1.011), "1.006 (1.002 to 1.011)"),
         (2.0, None, "2.00"),
+        (8.0, (0.09, 720.6), "8.00 (inconclusive)"),
+        (8.0, (1.1, 720.6), "8.00 (1.10 to 720.60)"),  # certainly above 1
     ],
 )
 def test_intervals_have_the_same_decimals_as_the_value(
     value: float, interval: tuple[float, float] | None, text: str
 ) -> None:
     assert units.format_with_ci(value, interval) == text
+
+
+def test_a_time_with_an_interval_wider_than_twice_itself_has_no_bounds() -> None:
+    assert units.format_seconds_with_ci(0.00569, (0.005, 0.006)) == "5.69 ms (5.00 ms to 6.00 ms)"
+    assert units.format_seconds_with_ci(0.00569, (-0.28, 0.29)) == "5.69 ms ±>100%"
+    assert units.format_seconds_with_margin(0.00569, (-0.28, 0.29)) == "5.69 ms ±>100%"
 
 
 @pytest.mark.parametrize(
