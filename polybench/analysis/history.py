@@ -93,6 +93,8 @@ def _point(study: StudyDocument, result: Result) -> _Measured:
         segment_level=seconds.median,
         inconclusive_reason=inconclusive_reason(result),
         versions=versions,
+        title=study.title,
+        tags=study.tags,
     )
     return point, level
 

@@ -85,7 +85,7 @@ def _price_study(study: StudyDocument, prices: Mapping[str, float]) -> StudyDocu
 def _price_sweep(sweep: SweepDocument, studies: Sequence[StudyDocument]) -> SweepDocument:
     """Return the sweep with the costs of its studies, in the order of its points."""
     points = [(point.parameters, study) for point, study in zip(sweep.points, studies, strict=True)]
-    metadata = StudyFileMetadata(sweep.title, sweep.published)
+    metadata = StudyFileMetadata(published=sweep.published)
     priced = build_sweep_document(sweep.axes, points, sweep.argv, sweep.host.threads, metadata)
     return msgspec.structs.replace(
         sweep,

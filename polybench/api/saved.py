@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -92,11 +92,13 @@ class StudyQuery(TypedDict, total=False):
     host: str
     since: str
     until: str
+    title: str
 
 
 def history(
     *,
     versions: Mapping[str, str] | None = None,
+    tags: Sequence[str] = (),
     tolerance: float = TOLERANCE,
     results: Path | None = None,
     **query: Unpack[StudyQuery],
@@ -105,6 +107,7 @@ def history(
 
     Args:
         versions: `{"torch": "2.13"}` matches 2.13.0 and 2.13.1.
+        tags: a study must have all of them.
         tolerance: largest change, as a fraction, that does not count as a change point.
     """
     _check(tolerance)
@@ -112,7 +115,7 @@ def history(
         lookup_or_suggest(name, dict.fromkeys(FILTER_NAMES), "filter")
     texts: dict[str, str | None] = {**query}  # type: ignore[dict-item]  # by their types, all are text
     numbers = [f"{name}={number}" for name, number in (versions or {}).items()]
-    filters = filters_from_text(texts, numbers, prefix="")
+    filters = filters_from_text(texts, numbers, tags, prefix="")
     store = Store(results_folder(results))
     return HistoryResult(over_time(store.studies(filters), load_dismissed(store.folder), filters, tolerance))
 

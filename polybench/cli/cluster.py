@@ -90,7 +90,7 @@ def run_on_cluster(
         strict=strict,
         parity_check="all" if recheck else "new",
     )
-    header = new_header(sys.argv[1:], metadata, anonymous=options.anonymous)
+    header = new_header(sys.argv[1:], options.name(metadata), anonymous=options.anonymous)
     _execute(partial(run_on_cluster, cluster_run, header=header), cluster_run, options)
 
 

@@ -50,7 +50,7 @@ def execute(
     measure = partial(
         run_study,
         study,
-        header=new_header(sys.argv[1:], metadata, anonymous=options.anonymous),
+        header=new_header(sys.argv[1:], options.name(metadata), anonymous=options.anonymous),
         strict=strict,
         parity_check="only" if parity_only else "all" if recheck else "new",
     )
@@ -83,6 +83,10 @@ def find_checkpoint(
 
     if not options.save:
         raise BadInput("--resume needs a saved run: leave --no-save out")
+    if options.title or options.tags:
+        raise BadInput(
+            f"--{'title' if options.title else 'tag'}: an interrupted run keeps its title and tags: leave it out"
+        )
     return find_unfinished(study, Store(results_folder(options.results)), kind, selection)
 
 

@@ -62,6 +62,7 @@ def _row(study: StudySummary, now: float, resumable: Collection[str], sweep_of: 
         "created": study.created,
         "age_seconds": now - study.started_at,
         "title": study.title,
+        "tags": study.tags,
         "model": study.model,
         "dataset": study.dataset or None,
         "batch_size": study.batch_size or None,

@@ -24,6 +24,7 @@ from polybench.errors import BadInput, lookup_or_suggest, split_names
 from polybench.networks import MODELS
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS, TABLE_FORMATS, check_format
+from polybench.schema.metadata import Tag
 from polybench.schema.options import MAX_THREADS_PER_CORE, Precision, Study, environments_of, reject_unused_environments
 from polybench.storage.summaries import Filters, filters_from_text
 
@@ -116,6 +117,24 @@ def parse_replicas(text: str) -> int | tuple[int, ...]:
     if min(counts) < 1:
         raise BadInput(f"--replicas {text}: expected numbers of at least 1")
     return counts[0] if len(counts) == 1 else tuple(counts)
+
+
+def parse_title(text: str) -> str:
+    """Return a title on one line; raise BadInput for an empty one."""
+    if not text.split():
+        raise BadInput(f"--title {text!r}: expected text, such as --title 'nightly run'")
+    return " ".join(text.split())
+
+
+def parse_tags(texts: list[str]) -> tuple[str, ...]:
+    """Return each tag once; raise BadInput for an invalid one."""
+    try:
+        return tuple(dict.fromkeys(msgspec.convert(text, Tag) for text in texts))
+    except msgspec.ValidationError:
+        invalid = ", ".join(map(repr, texts))
+        raise BadInput(
+            f"--tag {invalid}: expected up to 60 letters, digits and . _ : = / + - only, a letter or digit first"
+        ) from None
 
 
 def parse_lr_schedule(texts: list[str]) -> tuple[tuple[int, float], ...]:
@@ -371,6 +390,14 @@ OUTPUT = _panel(
     _option("output", "File to write instead of standard output.", "--output", "-o"),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data folder"),
     _option("save", "Save the study.", "--save/--no-save"),
+    _option("title", "Title of the study, for lists, tables and reports.", read=parse_title),
+    _option(
+        "tags",
+        "Tag of the study, to select it later: polybench list --tag ci. May be repeated.",
+        "--tag",
+        kind=list[str] | None,
+        read=parse_tags,
+    ),
     _option(
         "explain",
         "Explain in words where the time differs; times the layers as well unless saved times apply.",
@@ -424,10 +451,14 @@ def parse_filters(
         list[str] | None,
         typer.Option("--version", help="Version of a package: torch=2.13 selects 2.13.0 and 2.13.1. May be repeated."),
     ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Title: nightly*, for example.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Tag: ci or lr=*, for example. May be repeated.")
+    ] = None,
 ) -> Filters:
     """Parse the filters; raise BadInput for an invalid date or version."""
     given = {"engine": engine, "model": model, "device": device, "host": host, "since": since, "until": until}
-    return filters_from_text(given, version or ())
+    return filters_from_text(given | {"title": title}, version or (), tag or ())
 
 
 def make_study(**fields: Any) -> Study:

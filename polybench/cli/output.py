@@ -18,6 +18,7 @@ import typer
 from polybench.errors import BadInput, PolybenchError, split_names
 from polybench.render import FORMATS, WIDTH
 from polybench.schema.measurements import AllocationsDocument, LayersDocument, PeakDocument
+from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.printable import printable
 from polybench.schema.result import Result
@@ -39,10 +40,17 @@ class OutputOptions(NamedTuple):
     output: Path | None = None
     results: Path | None = None
     save: bool = True
+    title: str | None = None
+    tags: tuple[str, ...] = ()
     explain: bool = False
     quiet: bool = False
     verbose: bool = False
     anonymous: bool = False
+
+    def name(self, metadata: StudyFileMetadata) -> StudyFileMetadata:
+        """Return the metadata with the title of the options, if given, and their tags in addition."""
+        tags = tuple(dict.fromkeys((*metadata.tags, *self.tags)))
+        return msgspec.structs.replace(metadata, title=self.title or metadata.title, tags=tags)
 
 
 def parse_columns(text: str | None) -> list[Metric] | None:

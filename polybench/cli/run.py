@@ -145,7 +145,7 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
         return read(path, quick=quick, remote=is_remote)
     saved = Store(results_folder(results)).load(name)
     study = parse(saved.study, f"the study of {saved.id}", remote=is_remote)
-    metadata = StudyFileMetadata(saved.title, saved.published, saved.settings.data_sha256)
+    metadata = StudyFileMetadata(saved.title, saved.published, saved.settings.data_sha256, tuple(saved.tags))
     return StudyFile(study.quick() if quick else study, metadata, {})
 
 

@@ -41,7 +41,7 @@ _MODEL_NAME_AXES = ("depth", "resolution")
 SINGLE_STUDY_OPTIONS = (
     "epochs", "accuracy", "target_accuracy", "injected_delays", "recheck", "strict", "dry_run",
 )  # fmt: skip
-OUTPUT_FIELDS = ("output", "results", "save", "anonymous", "quiet", "verbose")
+OUTPUT_FIELDS = ("output", "results", "save", "title", "tags", "anonymous", "quiet", "verbose")
 SHARED_FIELDS = [name for name in WORKLOAD | MEASUREMENT if name not in (*AXES, *SINGLE_STUDY_OPTIONS)]
 """Options that a sweep shares with a single study."""
 
@@ -118,6 +118,7 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
     from polybench.runner.sweep import run_sweep
 
     if not resume:
+        spec = spec._replace(study_file=options.name(spec.study_file))
         _execute(partial(run_sweep, spec, argv=sys.argv[1:], anonymous=options.anonymous), options)
     selection = select_sweep(spec.axes, spec.command)
     resume_sweep_by_id(find_checkpoint(spec.study, options, SweepCheckpoint, selection), options)
@@ -172,7 +173,7 @@ def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
     document: SweepDocument | OverheadDocument
     if kind == "overhead":
         by_size = {values["batch_size"]: study for values, study in studies}
-        document = build_overhead_document(by_size, argv, axes["batch_size"])
+        document = build_overhead_document(by_size, argv, axes["batch_size"], metadata)
     else:
         document = build_sweep_document(axes, studies, argv, usable_threads(), metadata)
     return anonymize(document) if any(is_anonymized(study.host) for _, study in studies) else document

@@ -149,8 +149,8 @@ def _ids(query: Query) -> list[str]:
 def _filters(query: Query) -> tuple[Filters, Query]:
     """Parse the filters of a query; also return its non-empty fields, for links."""
     fields = [(name, value.strip()) for name, value in query if name in FIELDS and value.strip()]
-    versions = [value for name, value in fields if name == "version"]
-    return filters_from_text(dict(fields), versions, prefix=""), fields
+    versions, tags = ([value for name, value in fields if name == several] for several in ("version", "tag"))
+    return filters_from_text(dict(fields), versions, tags, prefix=""), fields
 
 
 def _page_number(text: str) -> int:

@@ -32,6 +32,8 @@ FIELDS = {
     "since": "2026-11-01",
     "until": "2026-11-30",
     "version": "torch=2.13",
+    "title": "nightly*",
+    "tag": "ci",
 }
 """Filters of `polybench list`, with examples."""
 

@@ -12,6 +12,7 @@ from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
 from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
 from polybench.render.study import fastest_rows, header_lines, status_text
+from polybench.render.table import name_text
 from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument
@@ -48,7 +49,7 @@ def build_view(section: StudySection, number: int) -> View:
         "study": study,
         "title": study.title or f"{settings.model} on {settings.dataset}, batch {settings.batch_size}",
         "headline": first,
-        "header_lines": header_lines(study),
+        "header_lines": [*filter(None, [name_text(None, study.tags)]), *header_lines(study)],
         "summary": [sentence for sentence in summary_sentences(study) if sentence != first],
         "table": table,
         "all_figures": figures,

@@ -19,7 +19,7 @@ from polybench.networks.network_file import network_of, slug, with_fingerprint
 from polybench.networks.toml_text import KeyPath, TomlText
 from polybench.planning.grid import points
 from polybench.planning.plan import check_remote, resolve
-from polybench.schema.metadata import PublishedResult, StudyFileMetadata
+from polybench.schema.metadata import PublishedResult, StudyFileMetadata, Tag
 from polybench.schema.options import (
     MachineGroup,
     Study,
@@ -60,6 +60,7 @@ class StudyFileExtras(msgspec.Struct, frozen=True):
     """The keys that are not fields of Study."""
 
     title: str | None = None
+    tags: tuple[Tag, ...] = ()
     published: str | None = None
     """Key of an entry in the file REFERENCES."""
     quick: bool = False
@@ -154,7 +155,7 @@ def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
     if extra.published is not None:
         with text.errors_at(("published",)):
             published = published_numbers(_references(path.parent), extra.published)
-    return StudyFile(study, StudyFileMetadata(extra.title, published), axes, extra.machines)
+    return StudyFile(study, StudyFileMetadata(extra.title, published, tags=extra.tags), axes, extra.machines)
 
 
 def _references(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from polybench.render.table import DEFAULTS, Records, Table, TableOptions, one_line, text_columns
+from polybench.render.table import DEFAULTS, Records, Table, TableOptions, name_text, one_line, text_columns
 from polybench.schema import units
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
 
@@ -21,29 +21,32 @@ def table(document: HistoryDocument, _: TableOptions = DEFAULTS) -> Table:
 def records(document: HistoryDocument, _: TableOptions) -> Records:
     """List a record per study of each configuration."""
     labels = [name for name in Series.__struct_fields__ if name not in ("points", "change_points", "excluded")]
-    fields = [name for name in Point.__struct_fields__ if name not in ("ci95", "versions", "changed")]
+    fields = [name for name in Point.__struct_fields__ if name not in ("ci95", "versions", "changed", "tags")]
     rows = [
         [
             *(getattr(series, name) for name in labels),
             *(getattr(point, name) for name in fields),
             *(point.ci95 or (None, None)),
             _format_changes(point.changed),
+            " ".join(point.tags),
         ]
         for series in document.series
         for point in series.points
     ]
-    return Records([*labels, *fields, "low", "high", "changed"], rows)
+    return Records([*labels, *fields, "low", "high", "changed", "tags"], rows)
 
 
 def series_table(series: Series) -> Table:
     """Build a row for each study of a configuration; an asterisk marks change points."""
     changed = {change.study for change in series.change_points}
+    has_names = any(point.title or point.tags for point in series.points)
     rows = [
         [
             one_line(point.study),
             one_line(point.created)[:16].replace("T", " "),
             step_time(point),
             ("* " if point.study in changed else "") + _versions(series.points, number),
+            *([name_text(point.title, point.tags)] if has_names else []),
         ]
         for number, point in enumerate(series.points)
     ]
@@ -52,7 +55,7 @@ def series_table(series: Series) -> Table:
     other = f", {series.distinguishing_settings}" if series.distinguishing_settings else ""
     return Table(
         title=[f"{series.configuration}: {workload}{other}, on {series.hostname} ({series.cpu})"],
-        columns=text_columns("study", "started", "step time", "versions"),
+        columns=text_columns("study", "started", "step time", "versions", *(["title"] if has_names else [])),
         rows=rows,
         notes=list(_notes(series)),
     )

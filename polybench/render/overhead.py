@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.render.table import DEFAULTS, INTERVALS, Records, Table, TableOptions, number_columns, text_columns
+from polybench.render.table import (
+    DEFAULTS,
+    INTERVALS,
+    Records,
+    Table,
+    TableOptions,
+    name_text,
+    number_columns,
+    text_columns,
+)
 from polybench.schema import units
 from polybench.schema.measurements import ConfigurationOverhead, OverheadDocument, OverheadIntervals
 
@@ -14,7 +23,10 @@ def table(document: OverheadDocument, _: TableOptions = DEFAULTS) -> Table:
     numbers = ("overhead per step", f"time per {document.input_kind}", "50% at batch", "Python call")
     return Table(
         id=document.id or "",
-        title=[f"{document.model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}"],
+        title=[
+            *filter(None, [name_text(document.title, document.tags)]),
+            f"{document.model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}",
+        ],
         columns=[*text_columns("engine"), *number_columns(*numbers)],
         rows=[_row(configuration) for configuration in document.configurations],
         notes=[*_notes(document), *document.warnings],

@@ -8,7 +8,7 @@ import msgspec
 
 from polybench.render import published_results
 from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
-from polybench.render.table import DEFAULTS, Column, Records, Table, TableOptions, one_line, with_reason
+from polybench.render.table import DEFAULTS, Column, Records, Table, TableOptions, name_text, with_reason
 from polybench.render.terminal import table_width
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
@@ -39,7 +39,7 @@ def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
         built,
         id=study.id,
         origin=f"polybench {study.polybench.version}, study {study.id}, {study.created}",
-        title=[*([one_line(study.title)] if study.title else []), *header_lines(study)],
+        title=[*filter(None, [name_text(study.title, study.tags)]), *header_lines(study)],
         statuses=[
             (result.configuration, status_text(result))
             for result in study.results

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polybench.render import terminal
-from polybench.render.table import WIDTH, Table, one_line
+from polybench.render.table import WIDTH, Table, name_text, one_line
 from polybench.schema import units
 
 StudyRow = Mapping[str, Any]
@@ -60,7 +60,7 @@ def _texts(row: StudyRow) -> dict[str, str]:
     return {
         "id": ("  " if row["sweep"] else "") + row["id"] + _state_label(row),
         "age": units.format_age(row["age_seconds"]),
-        "title": _truncate(row["title"] or ""),
+        "title": _truncate(name_text(row["title"], row["tags"])),
         "workload": _truncate(workload_text(row)),
         "fastest": fastest_text(row),
         "engines": _configurations(row["configurations"]),

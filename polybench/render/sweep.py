@@ -11,8 +11,8 @@ from polybench.render.table import (
     Records,
     Table,
     TableOptions,
+    name_text,
     number_columns,
-    one_line,
     text_columns,
 )
 from polybench.schema import units
@@ -31,7 +31,7 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
     """Build the table in the order of the curves; configurations without a curve come last."""
     by_threads = "threads" in sweep.axes
     efficiency = ("efficiency",) if by_threads else ()
-    title = [one_line(sweep.title)] if sweep.title else []
+    title = filter(None, [name_text(sweep.title, sweep.tags)])
     costs = _cost_table(sweep)
     measured = published_results.from_sweep(sweep.points)
     return Table(

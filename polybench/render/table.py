@@ -107,6 +107,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def name_text(title: str | None, tags: Sequence[str]) -> str:
+    """Return the title of a document with its tags: `nightly run #ci`; empty without both."""
+    return one_line(" ".join([title or "", *(f"#{tag}" for tag in tags)]))
+
+
 def wrap(text: str, width: int = WIDTH, first_indent: str = "", indent: str = "") -> str:
     """Break a paragraph into lines of `width` characters; paths and options stay in one piece."""
     return fill(

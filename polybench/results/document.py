@@ -105,6 +105,7 @@ def build_study_document(
         resumed=header.resumed,
         finished=measured.finished,
         title=header.study_file.title,
+        tags=[*header.study_file.tags],
         study=study_toml(plan.study),
         settings=build_settings(plan, files, baseline, measured.timing_blocks),
         host=header.host,

@@ -97,6 +97,7 @@ def build_sweep_document(
         thread_pools=thread_pool_grids(points),
         warnings=sweep_warnings(points),
         title=study_file.title,
+        tags=[*study_file.tags],
         published=study_file.published,
     )
 
@@ -300,7 +301,10 @@ def _without_pool_variants(result: Result) -> str:
 
 
 def build_overhead_document(
-    documents: Mapping[int, StudyDocument], argv: Sequence[str], batch_sizes: Sequence[int] = ()
+    documents: Mapping[int, StudyDocument],
+    argv: Sequence[str],
+    batch_sizes: Sequence[int] = (),
+    metadata: StudyFileMetadata = NO_METADATA,
 ) -> OverheadDocument:
     """Fit each configuration that was measured at two or more batch sizes.
 
@@ -320,6 +324,8 @@ def build_overhead_document(
         studies=[documents[size].id for size in sorted(documents)],
         configurations=[_configuration_overhead(result.configuration, documents) for result in first.results],
         warnings=sweep_warnings([({"batch_size": size}, document) for size, document in documents.items()]),
+        title=metadata.title,
+        tags=[*metadata.tags],
     )
 
 

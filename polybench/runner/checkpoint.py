@@ -500,6 +500,7 @@ def _summarize(checkpoints: CheckpointStore, id: str, kind: type[StudyCheckpoint
         id=id,
         created=header.created,
         title=header.study_file.title,
+        tags=[*header.study_file.tags],
         hostname=UNKNOWN_HOST if header.anonymous else header.host.hostname,
         finished=False,
         **own,

@@ -27,6 +27,7 @@ from polybench.runner.progress import ConfigurationProgress, Progress
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import StudyInTurns, resume_in_turns, run_in_turns
 from polybench.schema import units
+from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 
@@ -160,7 +161,8 @@ class _SweepRun:
                 checkpoints.remove(started_id)
             except ChangedSinceCheckpoint as error:
                 checkpoints.reject_changed(checkpoint, error.changes)
-        header = new_header(checkpoint.header.argv, anonymous=anonymous)
+        tags = StudyFileMetadata(tags=checkpoint.header.study_file.tags)
+        header = new_header(checkpoint.header.argv, tags, anonymous=anonymous)
         checkpoint.started[number] = header.id
         self._write_checkpoint()
         return (yield from run_in_turns(point.study, progress, store=store, header=header, exclusive=exclusive))

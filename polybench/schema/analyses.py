@@ -114,6 +114,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     changed: Changed = {}
     """Versions that differ from those of the previous point."""
+    title: str | None = None
+    tags: list[str] = []
 
 
 class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
-from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings
+from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings, Tag
 from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt, Seconds, Workload
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import ConfigurationStatus, Interval, StepTimes
@@ -139,6 +139,8 @@ class OverheadDocument(Document, kw_only=True):
     studies: list[Id] = []
     """IDs of the saved studies, in the order of their batch sizes."""
     configurations: list[ConfigurationOverhead]
+    title: str | None = None
+    tags: list[Tag] = []
 
 
 class PointResult(msgspec.Struct, frozen=True):
@@ -248,6 +250,7 @@ class SweepDocument(Document, kw_only=True):
     thread_pools: list[ThreadPoolGrid] = []
     """For engines with two thread pools, if both sizes vary."""
     title: str | None = None
+    tags: list[Tag] = []
     published: list[PublishedResult] = []
     """Numbers that the author of a study file's sweep published."""
 

@@ -13,6 +13,9 @@ from polybench.schema.printable import PrintableStruct
 InputKind = Literal["image", "sequence"]
 """The noun for one input of a network."""
 
+Tag = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:=/+-]*$(?!\n)", max_length=60)]
+"""A word that selects documents; without spaces, commas and wildcards."""
+
 PublishedMetric = Literal["epoch_time", "step_time", "throughput", "steps_per_second", "gpu_speedup", "accuracy"]
 """The metrics that a published number can be compared with."""
 
@@ -169,12 +172,13 @@ class PublishedResult(msgspec.Struct, frozen=True):
 
 
 class StudyFileMetadata(msgspec.Struct, frozen=True):
-    """Contents of a study file that are not part of the study."""
+    """Contents of a study file or options that are not part of the study."""
 
     title: str | None = None
     published: list[PublishedResult] = []
     data_sha256: str | None = None
     """Hash of the data of the saved study that is repeated."""
+    tags: tuple[Tag, ...] = ()
 
 
 NO_METADATA = StudyFileMetadata()

@@ -11,7 +11,7 @@ import datetime
 
 from polybench.schema.analyses import Statement
 from polybench.schema.encoding import decode, encode
-from polybench.schema.metadata import Document, PhaseSeconds, PublishedResult, Resumed, RoundInterference, Settings
+from polybench.schema.metadata import Document, PhaseSeconds, PublishedResult, Resumed, RoundInterference, Settings, Tag
 from polybench.schema.options import Id
 from polybench.schema.result import Result
 
@@ -22,7 +22,7 @@ class StudyDocument(Document, kw_only=True):
     """The saved document. `study` is the whole study as TOML; running it repeats the measurement.
 
     `finished` is false while the study runs, and true after it ends, even if Ctrl-C ended it. `title` and
-    `published` come from a study file; polybench did not measure the published numbers.
+    `tags` come from options or a study file, `published` from a study file; polybench did not measure these numbers.
     """
 
     schema: str = SCHEMA
@@ -32,6 +32,7 @@ class StudyDocument(Document, kw_only=True):
     """Null if the study was interrupted and resumed."""
     resumed: list[Resumed] = []
     title: str | None = None
+    tags: list[Tag] = []
     machine_label: str | None = None
     """The label of the machine in the study file, if the file names several machines."""
     study: str

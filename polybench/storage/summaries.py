@@ -94,6 +94,7 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     created: str | None = None
     title: str | None = None
+    tags: list[str] = []
     model: str = ""
     dataset: str = ""
     batch_size: int = 0
@@ -176,6 +177,7 @@ class PartialDocument(PrintableStruct):
     host: _Host
     finished: bool | None = None
     title: str | None = None
+    tags: Sequence[str] = ()
     results: Sequence[PartialResult] = ()
 
 
@@ -216,6 +218,7 @@ def _summarize_study(text: bytes) -> StudySummary:
         id=document.id,
         created=document.created,
         title=document.title,
+        tags=[*document.tags],
         model=document.settings.model,
         dataset=document.settings.dataset,
         batch_size=document.settings.batch_size,
@@ -246,7 +249,6 @@ def _summarize_sweep(text: bytes) -> StudySummary:
     summary = _summarize_points(sweep, "sweep", points, [one.status for _, one in rows])
     return msgspec.structs.replace(
         summary,
-        title=sweep.title,
         configurations=[_summarize_name(curve.configuration) for curve in sweep.curves],
         fastest=max(measured, key=lambda one: one.items_per_second, default=None),
     )
@@ -272,6 +274,8 @@ def _summarize_points(
     return StudySummary(
         id=document.id or "",
         created=document.created,
+        title=document.title,
+        tags=[*document.tags],
         model=document.model,
         hostname=document.host.hostname,
         finished=len(points.studies) == points.point_count and "interrupted" not in statuses,
@@ -336,6 +340,7 @@ class Filters(NamedTuple):
         since: earliest start, in seconds since 1970.
         until: studies started before this time.
         versions: of a configuration's framework or libraries, by name: `2.13` matches 2.13.0 and 2.13.1.
+        tags: all of them must match one of the study's.
     """
 
     engine: str | None = None
@@ -345,6 +350,8 @@ class Filters(NamedTuple):
     since: float | None = None
     until: float | None = None
     versions: Sequence[tuple[str, str]] = ()
+    title: str | None = None
+    tags: Sequence[str] = ()
 
     def matches(self, study: StudySummary) -> bool:
         """Return True if the study matches. Unreadable studies match only without any criterion."""
@@ -353,6 +360,8 @@ class Filters(NamedTuple):
         return (
             _matches_name(self.model, study.model)
             and _matches_name(self.host, study.hostname)
+            and _matches_name(self.title, study.title or "")
+            and all(any(_matches_name(pattern, tag) for tag in study.tags) for pattern in self.tags)
             and (self.since is None or self.since <= study.started_at)
             and (self.until is None or study.started_at < self.until)
             and any(self.matches_configuration(configuration) for configuration in study.configurations)
@@ -382,17 +391,19 @@ def _has_version(versions: dict[str, str], library: str, number: str) -> bool:
 NO_FILTERS = Filters()
 
 
-FILTER_NAMES = ("engine", "model", "device", "host", "since", "until")
-"""Filters that may be given once; there may be several versions."""
+FILTER_NAMES = ("engine", "model", "device", "host", "since", "until", "title")
+"""Filters that may be given once; there may be several versions and tags."""
 
 
-def filters_from_text(given: Mapping[str, str | None], versions: Sequence[str], prefix: str = "--") -> Filters:
+def filters_from_text(
+    given: Mapping[str, str | None], versions: Sequence[str], tags: Sequence[str], prefix: str = "--"
+) -> Filters:
     """Parse filters by their names, and versions such as `torch=2.13`; None or a missing name matches everything.
 
     Raises:
         BadInput: a date or version is invalid; `prefix` precedes the filter's name.
     """
-    engine, model, device, host, since, until = (given.get(name) or None for name in FILTER_NAMES)
+    engine, model, device, host, since, until, title = (given.get(name) or None for name in FILTER_NAMES)
     return Filters(
         engine,
         model,
@@ -401,6 +412,8 @@ def filters_from_text(given: Mapping[str, str | None], versions: Sequence[str], 
         _time(since, f"{prefix}since"),
         _time(until, f"{prefix}until", end=True),
         tuple(_version(text, f"{prefix}version") for text in versions),
+        title,
+        tuple(tags),
     )
 
 
