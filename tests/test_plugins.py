@@ -188,7 +188,7 @@ def test_the_doctor_probes_plugins(install: Install, monkeypatch: pytest.MonkeyP
     # Starting all engines takes seconds, and test_cli.py does it.
     (few := Registry("engine", EngineSpec))["fake"] = ENGINES["fake"]
     monkeypatch.setattr(doctor, "ENGINES", few)
-    probed = doctor.probe_engines()
+    probed = dict(doctor.probe_engines())
     assert probed["toy"]["runs"]
     assert not probed["broken"]["runs"]
     assert probed["broken"]["reason"].startswith("engine 'broken' of toy-package")

@@ -45,41 +45,55 @@ def doctor(
     """
     import msgspec
 
-    from polybench.runner.doctor import diagnose, has_working_engine
+    from polybench.runner.doctor import diagnose, examine, has_working_engine
 
     reject_upload(on, upload=upload)
     if on is not None:
         diagnose_cluster(on, format, upload=upload, show_all=show_all)
-    report = diagnose()
-    if not show_all:
-        report = without_internal_engines(report)
-    echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
-    raise typer.Exit(0 if has_working_engine(report) else 4)
+    engines: Report = {}
+    if format == "json":
+        report = diagnose()
+        engines = report["engines"]
+        echo(msgspec.json.encode(report if show_all else without_internal_engines(report)).decode())
+    else:
+        for section, content in examine():
+            if section == "engines":
+                engines |= content
+            shown = {section: content}
+            if section == "engines" and not show_all:
+                shown = without_internal_engines(shown)
+            for line in _lines(section, shown[section]):
+                echo(line)
+        echo("\ndescriptions of variants, networks and columns: polybench engines, models, columns")
+    raise typer.Exit(0 if has_working_engine({"engines": engines}) else 4)
 
 
-def _text(report: Report) -> str:
-    machine, data, cache = report["machine"], report["data"], report["cache"]
-    load = "idle" if machine["idle"] else "BUSY: stop other programs before measuring"
-    lines = [
-        f"machine  {machine['cpu']}, {machine['cores']} cores, {machine['usable_threads']} usable threads",
-        f"         {units.format_bytes(machine['available_memory_bytes'])} of"
-        f" {units.format_bytes(machine['memory_bytes'])} memory free; {machine['os']}, Python"
-        f" {machine['python']}",
-        f"         {load} (other programs {machine['other_cpu_percent']:.0f} % of a core,"
-        f" hypervisor {machine['steal_percent']:.0f} %)",
-        f"gpus     {', '.join(machine['gpus']) or 'none: no NVIDIA driver'}",
-        f"data     CIFAR-10 {'in' if data['cifar10'] else 'not in'} {data['folder']}"
-        + ("" if data["cifar10"] else "; download it with: polybench data fetch"),
-        f"results  {data['results']}",
-        f"cache    {units.format_bytes(cache['bytes'])}; empty it with: rm -r {cache['folder']}",
-    ]
-    for number, meter in enumerate(report["meters"]):
-        lines.append(f"{'' if number else 'meters':<8} {_meter_text(meter)}")
-    lines.append("")
-    for name, entry in report["engines"].items():
-        lines += _engine_lines(name, entry)
-    lines += ["", "descriptions of variants, networks and columns: polybench engines, models, columns"]
-    return "\n".join(lines)
+def _lines(section: str, content: Any) -> list[str]:
+    """Describe a section of the report; the machine comes a second time, with its load."""
+    lines: list[str] = []
+    if section == "machine" and "idle" in content:
+        load = "idle" if content["idle"] else "BUSY: stop other programs before measuring"
+        others = f"other programs {content['other_cpu_percent']:.0f} % of a core"
+        lines = ["", f"load     {load} ({others}, hypervisor {content['steal_percent']:.0f} %)"]
+    elif section == "machine":
+        free, memory = (units.format_bytes(content[key]) for key in ("available_memory_bytes", "memory_bytes"))
+        lines = [
+            f"machine  {content['cpu']}, {content['cores']} cores, {content['usable_threads']} usable threads",
+            f"         {free} of {memory} memory free; {content['os']}, Python {content['python']}",
+            f"gpus     {', '.join(content['gpus']) or 'none: no NVIDIA driver'}",
+        ]
+    elif section == "data":
+        found = "in" if content["cifar10"] else "not in"
+        hint = "" if content["cifar10"] else "; download it with: polybench data fetch"
+        lines = [f"data     CIFAR-10 {found} {content['folder']}{hint}", f"results  {content['results']}"]
+    elif section == "cache":
+        lines = [f"cache    {units.format_bytes(content['bytes'])}; empty it with: rm -r {content['folder']}"]
+    elif section == "meters":
+        texts = map(_meter_text, content)
+        lines = [*(f"{'' if number else 'meters':<8} {text}" for number, text in enumerate(texts)), ""]
+    elif section == "engines":
+        lines = [line for name, entry in content.items() for line in _engine_lines(name, entry)]
+    return lines
 
 
 def _meter_text(meter: dict[str, Any]) -> str:

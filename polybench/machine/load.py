@@ -135,6 +135,11 @@ class RoundMeter:
     def __init__(self) -> None:
         self._start = read_counters()
 
+    @property
+    def seconds(self) -> float:
+        """Seconds since the meter was created."""
+        return time.monotonic() - self._start.seconds
+
     def stop(self, process: int, round_number: int) -> RoundInterference:
         """Return the load since the meter was created; `process` and `round_number` count from 0."""
         load = read_counters().load_since(self._start)

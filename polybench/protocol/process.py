@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,13 @@ class WorkerProcess:
             self.close()
         else:
             self.kill()
+
+
+def wait_for_any(workers: Mapping[str, WorkerProcess], timeout: float) -> list[str]:
+    """Return the names of the workers that have answered or ended, as soon as there is one."""
+    names = {worker._responses_fd: name for name, worker in workers.items()}
+    with interrupts.interruptible():
+        return [names[descriptor] for descriptor in connection.wait([*names], timeout) if isinstance(descriptor, int)]
 
 
 def _wait_until_readable(descriptor: int, seconds: float) -> bool:

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,13 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared
 from polybench.protocol.environment import PRELOADED_ALLOCATORS, worker_environment
-from polybench.protocol.process import WorkerProcess
+from polybench.protocol.process import WorkerProcess, wait_for_any
 from polybench.runner.scratch import scratch_folder
 from polybench.schema.options import Workload
 from polybench.storage.store import results_folder
 
 _PROBE_TIMEOUT = 120.0
+_MIN_LOAD_SECONDS = 0.5
 
 Report = dict[str, Any]
 """The JSON of `doctor --format json`."""
@@ -46,14 +48,35 @@ Report = dict[str, Any]
 
 def diagnose() -> Report:
     """Examine this machine; takes several seconds of CPU time."""
-    return {
-        "polybench": __version__,
-        "machine": _describe_machine(),
-        "data": _describe_data(),
-        "cache": _describe_cache(),
-        "meters": _describe_meters(),
-        "engines": probe_engines(),
-    }
+    report: Report = {"engines": {}}
+    for section, content in examine():
+        report[section] = report.get(section, {}) | content if isinstance(content, dict) else content
+    report["engines"] = {name: report["engines"][name] for name in sorted(report["engines"], key=_table_order)}
+    return report
+
+
+def _table_order(engine: str) -> int:
+    names = [*ENGINES]
+    return names.index(engine) if engine in names else len(names)
+
+
+def examine() -> Iterator[tuple[str, Any]]:
+    """Yield each section of the report as soon as it is known, engine after engine; the load of the machine is last."""
+    meter = RoundMeter()
+    yield "polybench", __version__
+    yield "machine", _describe_machine()
+    yield "data", _describe_data()
+    yield "cache", _describe_cache()
+    yield "meters", _describe_meters()
+    for name, entry in probe_engines():
+        yield "engines", {name: entry}
+    # It does not include polybench's own processes, so engines may start meanwhile.
+    time.sleep(max(0.0, _MIN_LOAD_SECONDS - meter.seconds))
+    load = meter.stop(0, 0)
+    yield (
+        "machine",
+        {"other_cpu_percent": load.other_cpu_percent, "steal_percent": load.steal_percent, "idle": not load.affected},
+    )
 
 
 def has_working_engine(report: Report) -> bool:
@@ -61,44 +84,53 @@ def has_working_engine(report: Report) -> bool:
     return any(entry["runs"] for name, entry in report["engines"].items() if name != "reference")
 
 
-def probe_engines() -> dict[str, dict[str, Any]]:
-    """Load every engine in its own worker, in parallel, and report what it is."""
+def probe_engines() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Load every engine in its own worker, one per core at a time, and yield what it is as soon as it is known."""
     specs, broken = ENGINES.load_all()
-    specs = {name: spec for name, spec in specs.items() if spec.computes}
-    hint = "repair or uninstall its package"
-    reports: dict[str, dict[str, Any]] = {
-        name: {"runs": False, "reason": reason, "hint": hint} for name, reason in broken.items()
-    }
+    for name, reason in broken.items():
+        yield name, {"runs": False, "reason": reason, "hint": "repair or uninstall its package"}
+    # The slowest starts first, so that no core is idle at the end.
+    waiting = sorted(
+        (name for name, spec in specs.items() if spec.computes), key=lambda name: -specs[name].startup_seconds
+    )
+    device = "cuda" if host.gpu_names() else "cpu"
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(scratch_folder())
-        device = "cuda" if host.gpu_names() else "cpu"
-        workers = {}
-        for name, spec in specs.items():
-            environment = worker_environment(spec, device, host.usable_threads())
-            # A cold start, because precompiling code for the cache would take a minute.
-            environment[COLD_START] = "yes"
-            workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
-            workers[name].send(calls.load(spec.factory))
-        for name, worker in workers.items():
-            try:
-                info = worker.receive(calls.load(specs[name].factory), _PROBE_TIMEOUT).info
-            except EngineUnavailable as error:
-                reports[name] = {"runs": False, "reason": error.reason, "hint": error.hint}
-            except ConfigurationFailed as error:
-                reports[name] = {
-                    "runs": False,
-                    "reason": str(error),
-                    "hint": "reinstall the engine and run doctor again",
-                }
-            else:
-                reports[name] = {
-                    "runs": True,
-                    "versions": info.versions,
-                    "build": info.build,
-                    "devices": list(info.devices),
-                    "variants": _describe_variants(specs[name]),
-                }
-    return reports
+        workers: dict[str, WorkerProcess] = {}
+        while waiting or workers:
+            while waiting and len(workers) < host.usable_threads():
+                name = waiting.pop(0)
+                problem = _engine_problem(specs[name])
+                if problem:
+                    yield name, {"runs": False, "reason": problem.reason, "hint": problem.hint}
+                    continue
+                environment = worker_environment(specs[name], device, host.usable_threads())
+                # A cold start, because precompiling code for the cache would take a minute.
+                environment[COLD_START] = "yes"
+                workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
+                workers[name].send(calls.load(specs[name].factory))
+            for name in wait_for_any(workers, _PROBE_TIMEOUT) or [*workers]:
+                with workers.pop(name) as worker:
+                    yield name, _probe(specs[name], worker)
+
+
+def _probe(spec: EngineSpec, worker: WorkerProcess) -> dict[str, Any]:
+    """Receive the description of an engine from its worker, which has answered or does not answer in time."""
+    try:
+        info = worker.receive(calls.load(spec.factory), _PROBE_TIMEOUT).info
+    except EngineUnavailable as error:
+        return {"runs": False, "reason": error.reason, "hint": error.hint}
+    except ConfigurationFailed as error:
+        return {"runs": False, "reason": str(error), "hint": "reinstall the engine and run doctor again"}
+    finally:
+        worker.kill()  # an orderly end takes a second
+    return {
+        "runs": True,
+        "versions": info.versions,
+        "build": info.build,
+        "devices": list(info.devices),
+        "variants": _describe_variants(spec),
+    }
 
 
 def _describe_variants(spec: EngineSpec) -> dict[str, dict[str, Any]]:
@@ -108,11 +140,7 @@ def _describe_variants(spec: EngineSpec) -> dict[str, dict[str, Any]]:
 
 
 def _describe_machine() -> dict[str, Any]:
-    """Describe the machine and its background load, observed for one second."""
     this_host = host.this_host()
-    meter = RoundMeter()
-    time.sleep(1.0)
-    interference = meter.stop(0, 0)
     return {
         "cpu": this_host.cpu,
         "cores": this_host.cores,
@@ -121,9 +149,6 @@ def _describe_machine() -> dict[str, Any]:
         "available_memory_bytes": host.available_memory(),
         "gpus": this_host.gpus,
         "cpu_governor": this_host.cpu_governor,
-        "other_cpu_percent": interference.other_cpu_percent,
-        "steal_percent": interference.steal_percent,
-        "idle": not interference.affected,
         "os": this_host.os,
         "python": this_host.python,
     }

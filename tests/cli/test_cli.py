@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -210,12 +212,29 @@ def test_dry_run_prints_the_configurations(run: Run) -> None:
     assert result.stdout.split() == ["torch/cpu", "torch/cpu#2", "tf+xla/cpu"]
 
 
+def test_doctor_prints_each_engine_as_soon_as_it_is_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr(importlib.import_module("polybench.cli.doctor"), "echo", printed.append)
+
+    def probe() -> Iterator[tuple[str, dict[str, object]]]:
+        assert any(line.startswith("machine ") for line in printed)
+        yield "tf", {"runs": False, "reason": "tensorflow is not installed", "hint": "pip install tensorflow"}
+        assert printed[-2:] == [
+            "tf         missing  tensorflow is not installed",
+            "                    fix it with: pip install tensorflow",
+        ]
+
+    monkeypatch.setattr(doctor, "probe_engines", probe)
+    assert run("doctor").returncode == 4
+    assert printed[-2].startswith("load     ")
+
+
 @pytest.mark.slow  # it starts each engine
 def test_doctor_reports_engines_meters_and_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = run("doctor", "--all", "--on", "local", "--format", "json")
     (machine,) = json.loads(remote.stdout)["machines"]
     # Reuse the engines of the first report: probing them again would double the test's duration.
-    monkeypatch.setattr(doctor, "probe_engines", lambda: machine["report"]["engines"])
+    monkeypatch.setattr(doctor, "probe_engines", machine["report"]["engines"].items)
     result = run("doctor", "--all", "--format", "json")
     report = json.loads(result.stdout)
     assert (report.keys(), result.returncode) == (machine["report"].keys(), remote.returncode)
@@ -243,7 +262,7 @@ def test_doctor_lists_missing_variants_and_hides_internal_engines(run: Run, monk
         "flux": engine | {"variants": {"enzyme": missing, "train": installed}},
         "reference": engine | {"variants": {}},
     }
-    monkeypatch.setattr(doctor, "probe_engines", lambda: engines)
+    monkeypatch.setattr(doctor, "probe_engines", engines.items)
     text = run("doctor").stdout
     assert "variants: train\n" in text
     assert f"missing variant: enzyme requires Enzyme.jl: {hint}\n" in text
