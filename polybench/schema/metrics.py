@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -156,6 +157,18 @@ def _format_time_to_accuracy(result: Result) -> str:
     if found is None:
         return ""
     return "not reached" if found.seconds is None else units.format_seconds(found.seconds)
+
+
+def _of_all_steps(function: Callable[[list[float]], float]) -> Callable[[Result], float | None]:
+    """Return a metric of all step times; None if each value is the mean of a block."""
+
+    def value(result: Result) -> float | None:
+        times = result.step_times
+        if times is None or times.resolution == "block":
+            return None
+        return function([seconds for process in times.values for rounds in process for seconds in rounds])
+
+    return value
 
 
 def _replicas(result: Result) -> int | None:
@@ -342,6 +355,14 @@ _METRICS = (
             comparison="vs_baseline",
         ),
         unavailable_hint="not in this study",
+    ),
+    *_group(
+        "distribution",
+        Metric("min_step_time", "s", _of_all_steps(min), "shortest of all timed steps"),
+        Metric("median_step_time", "s", _of_all_steps(median), "median of all timed steps"),
+        Metric("p95_step_time", "s", "step_time.p95", "95th percentile of all timed steps"),
+        Metric("max_step_time", "s", _of_all_steps(max), "longest of all timed steps"),
+        unavailable_hint="needs the time of each step; on CUDA, polybench times blocks of steps",
     ),
     *_group(
         "training",

@@ -22,6 +22,7 @@ def row(id: str, **changes: Any) -> dict[str, Any]:
         "created": "2026-01-01T00:00:00Z",
         "age_seconds": 720.0,
         "title": None,
+        "tags": [],
         "model": "lenet",
         "dataset": "synthetic",
         "batch_size": 128,

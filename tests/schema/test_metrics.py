@@ -35,8 +35,10 @@ from polybench.schema.result import (
     Scaling,
     Startup,
     StepTime,
+    StepTimes,
     TimeToAccuracy,
 )
+from polybench.stats.statistics import summarize_step_times
 from tests.factories import WORKLOAD, measured, native_allocation, unmeasured
 
 
@@ -142,6 +144,10 @@ def test_every_metric_reads_its_own_field() -> None:
         "mean_step_time": "10.4 ms ±1.9%",
         "mean_throughput": "12,308",
         "mean_speedup": "1.58 (1.50 to 1.66)",
+        "min_step_time": "9.80 ms",
+        "median_step_time": "10.0 ms",
+        "p95_step_time": "10.2 ms",
+        "max_step_time": "10.2 ms",
         "accuracy": "0.612 ±0.008",
         "time_to_accuracy": "83.1 s",
         "alloc_bytes_per_step": "54.0 MiB",
@@ -208,6 +214,20 @@ def test_every_metric_reads_its_own_field() -> None:
 )
 def test_texts_of_incomplete_measurements(metric: str, fields: dict[str, Any], text: str) -> None:
     assert METRICS[metric].text(measured("torch/cpu", 0.01, **fields)) == text
+
+
+def test_means_of_blocks_are_not_the_times_of_steps() -> None:
+    times = [[[0.01, 0.5], [0.02, 0.02]]]
+    by_step, by_block = (
+        measured("torch/cpu", 0.01, step_times=StepTimes(resolution, 3, times), step_time=summary)
+        for resolution, summary in (
+            ("step", summarize_step_times(times, "step")),
+            ("block", summarize_step_times(times, "block")),
+        )
+    )
+    names = GROUPS["distribution"]
+    assert [METRICS[name].text(by_step) for name in names] == ["10.0 ms", "20.0 ms", "428 ms", "500 ms"]
+    assert [METRICS[name].text(by_block) for name in names] == [""] * 4
 
 
 def test_a_metric_inherits_from_its_name_and_its_group() -> None:
