@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
@@ -135,6 +136,19 @@ def _name(value: object) -> str:
 def users_julia() -> None:
     """Find Julia before the user's configuration is hidden."""
     os.environ |= julia_depot.variables()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet_machine() -> Iterator[None]:
+    """Let no other program appear busy: other tests run at the same time, and their CPU time would be interference.
+
+    The counters of the whole machine stand still; those of single processes are real.
+    """
+    cpu, swap = psutil.cpu_times(), psutil.swap_memory()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(psutil, "cpu_times", lambda: cpu)
+        patched.setattr(psutil, "swap_memory", lambda: swap)
+        yield
 
 
 @pytest.fixture(autouse=True)
