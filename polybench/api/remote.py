@@ -17,6 +17,7 @@ from polybench.runner.prepare import new_header
 from polybench.runner.progress import Progress
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import MachineGroup
+from polybench.storage.store import Store, results_folder
 
 
 class MachineKeys(TypedDict, total=False):
@@ -54,12 +55,13 @@ class MachinesResult(MergeResult):
 
 def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
     """Measure on every machine."""
+    saved = Store(results_folder(None)).summaries()
     cluster_result = run_on_cluster(run, progress, store=None, header=new_header(sys.argv))
     documents = {one.label: one.document for one in cluster_result.machines if one.document is not None}
     for label, document in documents.items():
         document.machine_label = label  # even if it is the only machine
     studies = {label: StudyResult(document) for label, document in documents.items()}
-    return MachinesResult(cluster_table(cluster_result, run.study, progress.on_warning), studies)
+    return MachinesResult(cluster_table(cluster_result, run.study, progress.on_warning, saved), studies)
 
 
 def parse_machine_groups(machines: Sequence[MachineKeys]) -> tuple[MachineGroup, ...]:

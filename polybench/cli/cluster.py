@@ -140,14 +140,15 @@ def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions
     from polybench.storage.store import Store, results_folder
 
     check_writable(options.output)
-    store = Store(results_folder(options.results)) if options.save else None
+    folder = Store(results_folder(options.results))
+    store, saved = folder if options.save else None, folder.summaries()
     with interrupts.defer_signals():
         with progress_on_stderr(
             quiet=options.quiet, verbose=options.verbose, repeats_warnings=repeats_warnings_of(options)
         ) as progress:
             result = measure(progress, store=store)
         documents = [machine.document for machine in result.machines if machine.document is not None]
-        table = cluster_table(result, cluster_run.study, partial(echo, err=True))
+        table = cluster_table(result, cluster_run.study, partial(echo, err=True), saved)
         progress.flush_warnings([warning for document in documents for warning in document.warnings])
         text = render(table, options.format)
         message = f"saved as {', '.join(document.id for document in documents)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from polybench.runner.scratch import scratch_folder
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.storage.store import Store
+from polybench.storage.summaries import StudySummary
 
 
 def run_on_cluster(
@@ -106,10 +107,13 @@ def _new_ids(count: int) -> list[str]:
     return list(ids)
 
 
-def cluster_table(result: ClusterResult, study: Study, warn: Callable[[str], object]) -> MergeDocument:
+def cluster_table(
+    result: ClusterResult, study: Study, warn: Callable[[str], object], saved: Sequence[StudySummary]
+) -> MergeDocument:
     """Merge the rows of all machines, and list machines without results; speeds are relative to the baseline.
 
-    If the baseline was not measured, another row replaces it with a warning, as in a study on one machine.
+    Intervals contain the spread between studies, estimated from `saved` ones. If the baseline was not measured, another
+    row replaces it with a warning, as in a study on one machine.
     """
     documents = [one.document for one in result.machines if one.document is not None]
     failed_machines = {one.label: one.failure or "no document" for one in result.machines if one.document is None}
@@ -118,4 +122,4 @@ def cluster_table(result: ClusterResult, study: Study, warn: Callable[[str], obj
     if baseline is not None and baseline not in ranked:
         warn(f"the baseline {baseline} was not measured; another row replaces it")
         baseline = None
-    return merge(documents, {}, baseline, failed_machines)
+    return merge(documents, {}, baseline, failed_machines, saved)

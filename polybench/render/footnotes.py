@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from polybench.render.table import INTERVALS, one_line
 from polybench.schema import units
+from polybench.schema.metrics import is_side_by_side
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
@@ -79,7 +80,8 @@ def _interval_notes(study: StudyDocument) -> Iterator[str]:
 
 
 def _memory_group_notes(study: StudyDocument) -> Iterator[str]:
-    if any(result.vs_baseline and not result.vs_baseline.side_by_side for result in study.results):
+    fields = ("vs_baseline", "gpu_speedup", "scaling")
+    if not all(is_side_by_side(result, field) for result in study.results for field in fields):
         yield "* not measured side by side with the baseline, because memory cannot hold both workers"
 
 

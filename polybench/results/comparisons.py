@@ -42,21 +42,26 @@ def add_comparisons(
     `prices` are dollars per hour by device; the baseline is None if nothing was measured. Only configurations of one
     memory group were measured side by side.
     """
-    beside_baseline = next(
-        (group for group in memory_groups if baseline in group), [one.configuration for one in results]
-    )
     by_name = {result.configuration: result for result in results}
     for result in results:
         if baseline is not None and result.is_ranked:
-            side_by_side = result.configuration in beside_baseline
-            result.vs_baseline = _compare_with_baseline(by_name[baseline], result, side_by_side=side_by_side)
+            result.vs_baseline = _compare_with_baseline(by_name[baseline], result)
             result.allocations = _compare_allocations(by_name[baseline], result)
             result.accuracy_difference = _accuracy_difference(by_name[baseline], result)
         result.gpu_speedup = _gpu_speedup(result, results)
         result.break_even_steps = _break_even(result, results)
         result.scaling = _scaling(result, results)
+        _mark_memory_groups(result, memory_groups)
     add_costs(results, baseline, prices)
     _correct_for_number(results)
+
+
+def _mark_memory_groups(result: Result, memory_groups: Sequence[Collection[str]]) -> None:
+    """Mark the comparisons of a result with those that no memory group contains beside it."""
+    for name in ("vs_baseline", "gpu_speedup", "scaling"):
+        found = getattr(result, name)
+        if found and memory_groups and not any({result.configuration, found.baseline} <= set(g) for g in memory_groups):
+            setattr(result, name, msgspec.structs.replace(found, side_by_side=False))
 
 
 def _correct_for_number(results: Sequence[Result]) -> None:
@@ -104,12 +109,12 @@ def _inconclusive_reason(baseline: Result, other: Result, interval: Interval | N
     return units.describe_too_wide(interval)
 
 
-def _compare_with_baseline(baseline: Result, other: Result, *, side_by_side: bool) -> BaselineComparison | None:
+def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
     """Compare two results, including their mean steps if they are known."""
     found = compare_results(baseline, other)
     if found is None:
         return None
-    comparison = BaselineComparison(**msgspec.structs.asdict(found), side_by_side=side_by_side)
+    comparison = BaselineComparison(**msgspec.structs.asdict(found))
     if other.mean_step_time is None:
         return comparison
     if other is baseline:

@@ -104,7 +104,11 @@ class Metric(msgspec.Struct, frozen=True):
         return dict(zip(self.field_names, [self.value(result), *interval, *inconclusive], strict=True))
 
     def text(self, result: Result) -> str:
-        """Format the table's text for a result; "" without a value."""
+        """Format the table's text for a result, marked if it compares memory groups; "" without a value."""
+        text = self._unmarked_text(result)
+        return text if is_side_by_side(result, self.comparison) or not text else f"{text} *"
+
+    def _unmarked_text(self, result: Result) -> str:
         value: Any = self.value(result)
         format_value = self.format_value or _FORMATS.get(self.unit, units.format_number)
         if self.is_inconclusive(result):
@@ -116,6 +120,13 @@ class Metric(msgspec.Struct, frozen=True):
         if self.format_value is None and self.unit is not None and self.has_interval:
             return _FORMATS_WITH_INTERVAL[self.unit](value, self.interval(result))
         return format_value(value)
+
+
+def is_side_by_side(result: Result, comparison: str) -> bool:
+    """Return False if a field of the result compares it with one that memory could not hold beside it."""
+    # A cost is relative to the baseline's.
+    found = getattr(result, comparison.replace("cost", "vs_baseline")) if comparison else None
+    return found is None or found.side_by_side
 
 
 def _read(result: Result, source: str | Callable[[Result], Any]) -> Any:
@@ -134,8 +145,7 @@ def _format_speedup(result: Result) -> str:
     if found is None:
         return ""
     is_baseline = found.baseline == result.configuration
-    mark = "" if found.side_by_side else " *"
-    return "1 (baseline)" if is_baseline else units.format_with_ci(found.speedup, found.ci95) + mark
+    return "1 (baseline)" if is_baseline else units.format_with_ci(found.speedup, found.ci95)
 
 
 def _format_accuracy(result: Result) -> str:

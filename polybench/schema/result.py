@@ -122,6 +122,8 @@ class Comparison(msgspec.Struct, frozen=True):
     """Reason why the comparison is inconclusive whatever its interval: interference."""
     p_value: Amount | None = None
     """Probability of such a difference by chance, corrected for the number of comparisons in the table (Holm)."""
+    side_by_side: bool = True
+    """False if memory could not hold both workers, so that their rounds were measured one group after the other."""
 
     @property
     def is_inconclusive(self) -> bool:
@@ -147,8 +149,6 @@ class BaselineComparison(Comparison, frozen=True):
 
     mean_speedup: Positive | None = None
     mean_ci95: tuple[Positive, Positive] | None = None
-    side_by_side: bool = True
-    """False if memory could not hold both workers, so that their rounds were measured one group after the other."""
 
 
 class Scaling(Comparison, frozen=True, kw_only=True):

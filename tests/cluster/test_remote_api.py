@@ -61,6 +61,17 @@ def test_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [one.machine_label for one in saved] == ["small", "large"]
 
 
+def test_saved_studies_show_the_spread_between_studies_of_each_machine(tmp_path: Path) -> None:
+    machines: list[MachineKeys] = [{"label": "small"}, {"label": "large"}]
+    repetitions = []
+    for _ in range(2):
+        result = polybench.compare(on="local", machines=machines, **options(tmp_path, processes=2))
+        assert isinstance(result, MachinesResult)
+        repetitions += [machine.spreads["cpu"].repetitions for machine in result.document.machines]
+        result.save()
+    assert repetitions[2:] == [2 + found for found in repetitions[:2]]  # those of the first table
+
+
 def test_single_labelled_machine_has_its_label(tmp_path: Path) -> None:
     result = polybench.compare(on="local", machines=[{"label": "small"}], **options(tmp_path))
     assert [row["machine"] for row in result.rows()] == ["small"]

@@ -19,6 +19,7 @@ from polybench.results.comparisons import (
     correct_for_number,
 )
 from polybench.schema import units
+from polybench.schema.metrics import METRICS
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, Allocations, BlockCounters, Cost, Interference, NativeAllocation
 from polybench.schema.result import (
@@ -144,6 +145,34 @@ def test_interference_with_either_result_makes_comparisons_inconclusive() -> Non
         assert compare_results(baseline, other).inconclusive_reason == INTERFERENCE
         assert compare_throughput(baseline, other).inconclusive_reason == INTERFERENCE
         assert compare_costs(baseline, other, 1.0, 2.0).inconclusive_reason == INTERFERENCE
+
+
+def test_every_ratio_across_memory_groups_is_marked_in_its_row() -> None:
+    on_cpu = measured("torch/cpu", 0.02)
+    results = [on_cpu, *(measured(name, 0.01) for name in ("tf/cpu", "torch/cuda", "tf/cuda"))]
+    several = msgspec.structs.replace(WORKLOAD, replicas=2)
+    results.append(msgspec.structs.replace(measured("torch/cpu#2", 0.01), workload=several))
+    groups = [["torch/cpu", "tf/cuda"], ["tf/cpu", "torch/cuda", "torch/cpu#2"]]
+    add_comparisons(results, "torch/cpu", {"cpu": 1.0, "cuda": 2.0}, groups)
+    marked = {
+        (result.configuration, metric.name)
+        for result in results
+        for metric in METRICS.values()
+        if metric.text(result).endswith(" *")
+    }
+    across = {"speedup", "relative_cost"}
+    assert marked == {
+        *(("tf/cpu", name) for name in across),
+        *(("torch/cuda", name) for name in (*across, "gpu_speedup")),
+        ("tf/cuda", "gpu_speedup"),
+        *(("torch/cpu#2", name) for name in (*across, "parallel_speedup", "parallel_efficiency")),
+    }
+    for result in results:
+        document = study(on_cpu, result) if result is not on_cpu else study(on_cpu)
+        has_note = "* not measured side by side" in render(document, "table")
+        assert has_note is any(name == result.configuration for name, _ in marked)
+    add_comparisons(results, "torch/cpu", {"cpu": 1.0}, [[result.configuration for result in results]])
+    assert not any(metric.text(result).endswith(" *") for result in results for metric in METRICS.values())
 
 
 @pytest.mark.parametrize(

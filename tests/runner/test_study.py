@@ -247,12 +247,13 @@ def test_configurations_that_exceed_memory_run_in_groups_with_separate_budgets(m
     assert not fast.vs_baseline.side_by_side
     assert slow.vs_baseline is not None
     assert slow.vs_baseline.side_by_side
-    apart = render(run("fake+slow", "fake", processes=2, rounds_per_process=1), "table")
+    two = {"processes": 2, "rounds_per_process": 1, "prices": {"cpu": 1.0}}
+    apart = render(run("fake+slow", "fake", **two), "table")
     (row,) = (line for line in apart.splitlines() if line.startswith("fake/cpu"))
-    assert " * " in f"{row} "
+    assert f"{row} ".count(" * ") == 2  # speed-up and relative cost
     assert "* not measured side by side with the baseline" in apart
     monkeypatch.undo()
-    together = run("fake+slow", "fake", processes=2, rounds_per_process=1)
+    together = run("fake+slow", "fake", **two)
     assert "*" not in render(together, "table")
 
 
