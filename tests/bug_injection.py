@@ -12,13 +12,15 @@ import numpy as np
 from polybench.data.batches import augment
 from polybench.engines.base import Array, PipelineInput, Snapshot, Weights
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.engines.reference import layers
 from polybench.engines.reference import layers as reference_layers
+from polybench.engines.reference import sequence_layers
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.engines.reference.layers import Activation, Output, Rows
+from polybench.engines.reference.layers import Output, Rows
 from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
-from polybench.networks.layers import GATES, REVERSE, BatchNorm
+from polybench.engines.reference.sequence_layers import Activation
+from polybench.networks.layers import BatchNorm
 from polybench.networks.optimizers import State
+from polybench.networks.sequence_layers import GATES, REVERSE
 
 ZERO = np.zeros(())
 
@@ -324,7 +326,7 @@ class Restless(ReferenceEngine):
 
 
 # For networks with an LSTM.
-correct_lstm = layers.lstm
+correct_lstm = sequence_layers.lstm
 
 
 class SwappedGates(ReferenceEngine):
@@ -370,7 +372,7 @@ class _OtherLSTM(ReferenceEngine):
     wrong: ClassVar[object]
 
     def _compute(self, step: int, *watch: LayerObserver) -> Pass:
-        with patch.object(layers, "lstm", self.wrong):
+        with patch.object(sequence_layers, "lstm", self.wrong):
             return super()._compute(step, *watch)
 
 

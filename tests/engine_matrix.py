@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from polybench.engines import ENGINES
+from polybench.engines.shared.frameworks import TRANSFORMER_LAYERS
 from polybench.networks import MODELS, find_model
 from polybench.networks.article_cnns import small_vgg
 from polybench.networks.keras_examples import MNIST_CNN, fasttext
@@ -17,15 +18,15 @@ from polybench.networks.layers import LSTM, Layer, walk
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
-from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
+from tests.example_networks import BIASED, EVERYTHING, PATCHED, RESNET8, SEQUENCES, TEXT
 
 MISSING_LAYERS: dict[str, tuple[type[Layer], ...]] = {
-    "flux": (),
-    "lux": (LSTM,),
+    "flux": TRANSFORMER_LAYERS,
+    "lux": (LSTM, *TRANSFORMER_LAYERS),
     "torch": (),
-    "tf": (),
+    "tf": TRANSFORMER_LAYERS,
     "jax": (),
-    "keras": (),
+    "keras": TRANSFORMER_LAYERS,
 }
 """Layers that an engine lacks; the matrix leaves out its checks of networks with them.
 
@@ -107,6 +108,11 @@ SEQUENCES_CELLS = (*_with_all_layers(SEQUENCES), "tf+no_fusion", "tf+unrolled", 
 """Cases with the network of every layer for sequences."""
 
 
+TEXT_CELLS = _with_all_layers(TEXT)
+PATCHED_CELLS = (*_with_all_layers(PATCHED), "torch+channels_last")
+"""Cases with the networks of the layers of transformers and mobile networks."""
+
+
 class Network(NamedTuple):
     """A network's check with its own optimizer; the batch is small to save time and memory."""
 
@@ -171,3 +177,5 @@ def checks() -> Iterator[Check]:
     )
     yield from (Check(EVERYTHING.name, EVERYTHING.optimizer, configuration) for configuration in EVERYTHING_CELLS)
     yield from (Check(SEQUENCES.name, SEQUENCES.optimizer, configuration) for configuration in SEQUENCES_CELLS)
+    yield from (Check(TEXT.name, TEXT.optimizer, configuration) for configuration in TEXT_CELLS)
+    yield from (Check(PATCHED.name, PATCHED.optimizer, configuration) for configuration in PATCHED_CELLS)

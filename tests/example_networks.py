@@ -3,19 +3,29 @@
 import msgspec
 
 from polybench.networks.layers import (
+    GELU,
     LSTM,
+    Attention,
     AveragePool,
     BatchNorm,
+    ClassToken,
     Conv,
     Dense,
     Dropout,
     Embedding,
+    FirstPosition,
     Flatten,
+    GroupNorm,
     Layer,
+    LayerNorm,
     MaxPool,
     MeanOverTime,
+    Patches,
+    Positions,
     ReLU,
+    ReLU6,
     Residual,
+    SiLU,
 )
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
@@ -128,6 +138,63 @@ FEATURES = Model(
     parity_batch_size=4,
 )
 """Features instead of tokens, and the LSTM options that some engines lack."""
+
+
+TEXT = Model(
+    name="text",
+    summary="",
+    input_shape=(7,),
+    classes=11,
+    layers=(
+        Embedding("embedding", 11, 8),
+        Positions("positions", 9, 8),
+        Residual((LayerNorm("norm1", 8, bias=False), Attention("attention", 8, 2, causal=True, bias=False))),
+        Dropout("dropout", 0.25),
+        Residual(
+            (
+                LayerNorm("norm2", 8, epsilon=1e-3),
+                Dense("wide", 8, 12, bias=False),
+                GELU(),
+                Dense("narrow", 12, 8, bias=False),
+            )
+        ),
+        Residual((Attention("biased", 8, 4, causal=True),)),
+        LayerNorm("norm3", 8),
+        Dense("head", 8, 11, bias=False, tied="embedding"),
+    ),
+    batch_size=4,
+    optimizer=Optimizer(),
+    parity_batch_size=4,
+)
+"""A decoder with every layer and option for text: a prediction at each position, and a head tied to the embedding."""
+
+PATCHED = Model(
+    name="patched",
+    summary="",
+    input_shape=(3, 9, 6),
+    classes=3,
+    layers=(
+        Conv("grouped", 3, 6, 3, padding="same", groups=3),
+        GroupNorm("norm1", 6, 2, epsilon=1e-3),
+        SiLU(),
+        Conv("depthwise", 6, 6, 3, padding=1, bias=False, groups=6),
+        GroupNorm("norm2", 6, 3),
+        ReLU6(),
+        Residual((Conv("expand", 6, 12, 1, groups=2), GELU("tanh"), Conv("project", 12, 6, 1)), ()),
+        Patches("patches", 6, 8, 3),
+        ClassToken("class_token", 8),
+        Positions("positions", 7, 8),
+        Residual((LayerNorm("norm3", 8), Attention("attention", 8, 2))),
+        Residual((Dense("hidden", 8, 8), GELU(), Dense("again", 8, 8, bias=False, tied="hidden"))),
+        FirstPosition(),
+        LayerNorm("norm4", 8),
+        Dense("head", 8, 3),
+    ),
+    batch_size=4,
+    optimizer=Optimizer(),
+    parity_batch_size=4,
+)
+"""Every layer and option of mobile networks and vision transformers."""
 
 
 def _shallow(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

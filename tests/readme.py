@@ -24,7 +24,7 @@ from polybench.schema.options import Precision, Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests import engine_matrix as cases
-from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
+from tests.example_networks import BIASED, EVERYTHING, PATCHED, RESNET8, SEQUENCES, TEXT
 from tests.frameworks import PYPROJECT
 
 _ROOT = Path(__file__).parents[1]
@@ -99,6 +99,8 @@ _TITLES = {
     BIASED.name: "biases before batch norm",
     EVERYTHING.name: "every layer and option for images",
     SEQUENCES.name: "every layer for sequences",
+    TEXT.name: "every layer for text",
+    PATCHED.name: "every layer of vision transformers and mobile networks",
     RESNET8.name: "`resnet32`, with one block a stage",
 }
 
@@ -115,7 +117,7 @@ def matrix() -> str:
         configurations[network, _words(MODELS[network].optimizer)] = set()
 
     rows = []
-    order = [*MODEL_NAMES, *cases.NETWORKS, EVERYTHING.name, SEQUENCES.name]
+    order = [*MODEL_NAMES, *cases.NETWORKS, EVERYTHING.name, SEQUENCES.name, TEXT.name, PATCHED.name]
     order.insert(order.index("resnet32") + 1, RESNET8.name)
     for network, optimizer in sorted(configurations, key=lambda key: order.index(key[0])):
         found = configurations[network, optimizer]

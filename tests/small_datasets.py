@@ -27,7 +27,7 @@ def dataset(images: int = 64, seed: int = 0, model: Model = MODELS["lenet"]) -> 
     random = np.random.default_rng(seed)
     largest, dtype = (256, np.uint8) if model.vocabulary_size is None else (model.vocabulary_size, np.int32)
     pixels = random.integers(0, largest, (images, *model.input_shape), dtype)
-    labels = random.integers(0, model.classes, images, dtype=np.uint8)
+    labels = random.integers(0, model.classes, (images, *model.label_shape), dtype=np.uint8)
     return Dataset("synthetic", "noise", pixels, labels, "0" * 64)
 
 

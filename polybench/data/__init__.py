@@ -46,7 +46,7 @@ DatasetName = Literal["cifar10", "images", "imdb", "mnist", "synthetic"]
 class Dataset(NamedTuple):
     """Labelled images or sequences, read-only and memory-mapped; `images` are as in `array_chunks.Chunk`.
 
-    Images are NCHW; `labels` is (N,) uint8, starting at 0.
+    Images are NCHW; `labels` is (N,) uint8, starting at 0, or (N, time) with one for each position.
     `source` is their origin; `sha256` hashes the images' bytes, then the labels'.
     `is_official` is False for data in CIFAR-10's format whose files differ from the published ones.
     """
@@ -65,6 +65,7 @@ class _Inputs(NamedTuple):
     shape: Shape
     classes: int
     vocabulary: int | None
+    label_shape: Shape = ()
 
     @property
     def are_colour_images(self) -> bool:
@@ -72,7 +73,8 @@ class _Inputs(NamedTuple):
 
     def __str__(self) -> str:
         tokens = "" if self.vocabulary is None else f" from {self.vocabulary:,} tokens"
-        return f"{_format_shape(self.shape)}{tokens} in {self.classes} classes"
+        classes = f"{self.classes} classes{' at each position' if self.label_shape else ''}"
+        return f"{_format_shape(self.shape)}{tokens} in {classes}"
 
 
 class _Published(NamedTuple):
@@ -91,7 +93,7 @@ _PUBLISHED: dict[DatasetName, _Published] = {
     "cifar10": _Published(
         "CIFAR-10",
         "images of 3 x 32 x 32 in 10 classes",
-        lambda inputs: inputs == (IMAGE_SHAPE, CLASSES, None),
+        lambda inputs: inputs == _Inputs(IMAGE_SHAPE, CLASSES, None),
         cifar10.locate,
         ("data_batch_*", "test_batch*", "batches.meta*"),
         cifar10.HINT,
@@ -100,7 +102,7 @@ _PUBLISHED: dict[DatasetName, _Published] = {
     "mnist": _Published(
         "MNIST",
         "images of 1 x 28 x 28 in 10 classes",
-        lambda inputs: inputs == (mnist.IMAGE_SHAPE, mnist.CLASSES, None),
+        lambda inputs: inputs == _Inputs(mnist.IMAGE_SHAPE, mnist.CLASSES, None),
         mnist.locate,
         ("*-ubyte", "*-ubyte.gz"),
         mnist.HINT,
@@ -109,7 +111,9 @@ _PUBLISHED: dict[DatasetName, _Published] = {
     "imdb": _Published(
         "IMDb",
         f"reviews from at least {imdb.MIN_TOKENS} tokens in {imdb.CLASSES} classes",
-        lambda inputs: (inputs.vocabulary or 0) >= imdb.MIN_TOKENS and inputs.classes == imdb.CLASSES,
+        lambda inputs: (
+            (inputs.vocabulary or 0) >= imdb.MIN_TOKENS and inputs.classes == imdb.CLASSES and not inputs.label_shape
+        ),
         imdb.locate,
         ("train/*/*.txt", "test/*/*.txt"),
         imdb.HINT,
@@ -136,19 +140,21 @@ def open_dataset(
     image_shape: Shape = IMAGE_SHAPE,
     classes: int = CLASSES,
     vocabulary: int | None = None,
+    label_shape: Shape = (),
 ) -> Dataset:
     """Read or generate a data set; one file of it is in memory at a time, or IMDb's whole text.
 
     `data` is `auto` (the published data set that fits, if it is in the data folder, else synthetic), `synthetic`,
     `cifar10`, `mnist`, `imdb`, or a path: of an official archive or its unpacked folder, of a folder of MNIST's
     files, or of a folder of images with one subfolder per class. The network takes `image_shape`: (channels,
-    height, width), (time, features), or tokens (time,). `scratch` receives the mapped file, 154 MB for 50,000 images.
+    height, width), (time, features), or tokens (time,); its labels have `label_shape`. `scratch` receives the mapped
+    file, 154 MB for 50,000 images.
 
     Raises:
         BadInput: the data does not exist, is not in a known format, does not fit the network, or `scratch`
             has too little space.
     """
-    inputs = _Inputs(image_shape, classes, vocabulary)
+    inputs = _Inputs(image_shape, classes, vocabulary, label_shape)
     if data == "synthetic":
         return _make_synthetic(seed, scratch, split, inputs)
     is_path = data not in DATASET_NAMES
@@ -237,7 +243,7 @@ def _read_published(name: DatasetName, source: Path, scratch: Path, split: Split
 
 
 def _make_synthetic(seed: int, scratch: Path, split: Split, inputs: _Inputs) -> Dataset:
-    shape, classes, vocabulary = inputs
+    shape, classes, vocabulary, label_shape = inputs
     count = synthetic.image_count(split, shape)
     unit = "images" if len(shape) == 3 else "sequences"
     shape_text = "" if shape == IMAGE_SHAPE else f" of {_format_shape(shape)}"
@@ -247,6 +253,8 @@ def _make_synthetic(seed: int, scratch: Path, split: Split, inputs: _Inputs) -> 
     dtype = np.uint8 if vocabulary is None else np.int32
 
     def chunks() -> Iterator[Chunk]:
+        if label_shape:
+            return synthetic.text_chunks(count, seed, split, shape[0], vocabulary or 0, classes)
         if vocabulary is not None:
             return synthetic.token_chunks(count, seed, split, shape[0], vocabulary, classes)
         if len(shape) == 2:
@@ -254,17 +262,17 @@ def _make_synthetic(seed: int, scratch: Path, split: Split, inputs: _Inputs) -> 
         return synthetic.image_chunks(count, seed, split, shape, classes)
 
     def build_dataset() -> str:
-        return _collect("synthetic", source, chunks(), file, shape, dtype=dtype).sha256
+        return _collect("synthetic", source, chunks(), file, shape, dtype=dtype, label_shape=label_shape).sha256
 
     cache = FileCache(platformdirs.user_cache_path("polybench") / "synthetic", str, _CACHE_BYTES)
     sources = (Path(__file__).with_name(name) for name in ("synthetic.py", "array_chunks.py"))
-    key = cache_key(count, seed, split, shape, classes, vocabulary, *sources)
+    key = cache_key(count, seed, split, shape, classes, vocabulary, label_shape, *sources)
     digest = cache.fetch(key, file.parent, build_dataset)
-    return Dataset("synthetic", source, *map_chunks(file, count, shape, dtype), digest)
+    return Dataset("synthetic", source, *map_chunks(file, count, shape, dtype, label_shape), digest)
 
 
 def _read_folder(folder: Path, scratch: Path, split: Split, inputs: _Inputs) -> Dataset:
-    shape, classes, _ = inputs
+    shape, classes, *_ = inputs
     found = find_images(folder, split)
     if len(found.classes) != classes:
         names = ", ".join(found.classes[:10]) + (", ..." if len(found.classes) > 10 else "")
@@ -284,10 +292,11 @@ def _collect(
     shape: Shape,
     max_bytes: int = _MAX_BYTES,
     dtype: DTypeLike = np.uint8,
+    label_shape: Shape = (),
 ) -> Dataset:
     with check_free_space(path.parent, max_bytes):
         count = write_chunks(chunks, path)
-    images, labels = map_chunks(path, count, shape, dtype)
+    images, labels = map_chunks(path, count, shape, dtype, label_shape)
     return Dataset(name, source, images, labels, dataset_sha256(images, labels))
 
 

@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     """Images or sequences `first`, `first + 1`, ... of a data set.
 
     `images` is (n, channels, height, width) uint8, in RGB or grey; or (n, time, features) uint8; or (n, time)
-    int32 tokens. `labels` is (n,) uint8.
+    int32 tokens. `labels` is (n,) uint8 or, with one for each position, (n, time).
     """
 
     first: int
@@ -64,12 +64,12 @@ def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
 
 
 def map_chunks(
-    path: Path, count: int, shape: Shape = IMAGE_SHAPE, dtype: DTypeLike = np.uint8
+    path: Path, count: int, shape: Shape = IMAGE_SHAPE, dtype: DTypeLike = np.uint8, label_shape: Shape = ()
 ) -> tuple[Inputs, Pixels]:
-    """Map images (count, *shape) and labels (count,) of a file of `write_chunks`, read-only."""
+    """Map images (count, *shape) and labels (count, *label_shape) of a file of `write_chunks`, read-only."""
     content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
     size = count * math.prod(shape) * np.dtype(dtype).itemsize
-    return content[:size].view(dtype).reshape(count, *shape), content[size:]
+    return content[:size].view(dtype).reshape(count, *shape), content[size:].reshape(count, *label_shape)
 
 
 def dataset_sha256(images: Inputs, labels: Pixels) -> str:

@@ -28,7 +28,7 @@ _BUFFER_BYTES = 2 << 20
 
 
 class EpochFile(msgspec.Struct, frozen=True):
-    """Images (steps, batch, *image_shape) and int64 labels (steps, batch), each in a file in C order.
+    """Images (steps, batch, *image_shape) and int64 labels (steps, batch, *label_shape), each in a file in C order.
 
     Images and sequences of features are float32, sequences of tokens are int32.
     """
@@ -39,11 +39,12 @@ class EpochFile(msgspec.Struct, frozen=True):
     batch_size: int
     image_shape: tuple[int, ...]
     dtype: Literal["float32", "int32"] = "float32"
+    label_shape: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
         """Size of both files."""
-        return self.steps * self.batch_size * (4 * math.prod(self.image_shape) + 8)
+        return self.steps * self.batch_size * (4 * math.prod(self.image_shape) + 8 * math.prod(self.label_shape))
 
 
 def write_epoch(
@@ -93,19 +94,20 @@ def _epoch_file(folder: Path, order: Order, dataset: Dataset) -> EpochFile:
     tokens = dataset.images.dtype == np.int32
     images, labels = folder / ("tokens.i32" if tokens else "images.f32"), folder / "labels.i64"
     shape = dataset.images.shape[1:]
-    return EpochFile(str(images), str(labels), steps, batch_size, shape, "int32" if tokens else "float32")
+    dtype: Literal["float32", "int32"] = "int32" if tokens else "float32"
+    return EpochFile(str(images), str(labels), steps, batch_size, shape, dtype, dataset.labels.shape[1:])
 
 
 def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32] | NDArray[np.int32], NDArray[np.int64]]:
-    """Return images (steps, batch, *image_shape) and labels (steps, batch), read-only and memory-mapped.
+    """Return images (steps, batch, *image_shape) and labels (steps, batch, *label_shape), read-only and memory-mapped.
 
     All pages are already mapped, so that a timed step has no page fault.
     """
     shape = (epoch.steps, epoch.batch_size)
     count = math.prod(shape)  # the files may have more
     images = np.frombuffer(_map_file(epoch.images_path), epoch.dtype, count * math.prod(epoch.image_shape))
-    labels = np.frombuffer(_map_file(epoch.labels_path), np.int64, count)
-    return images.reshape(*shape, *epoch.image_shape), labels.reshape(shape)
+    labels = np.frombuffer(_map_file(epoch.labels_path), np.int64, count * math.prod(epoch.label_shape))
+    return images.reshape(*shape, *epoch.image_shape), labels.reshape(*shape, *epoch.label_shape)
 
 
 def _write_images(

@@ -173,32 +173,51 @@ def token_chunks(
 
 
 def character_chunks(sequences: int, seed: int, split: Split, shape: Shape, classes: int) -> Iterator[Chunk]:
-    """Yield sequences (n, time, characters) of uint8, one-hot with 255; the label is the next character.
-
-    Each character has eight possible successors, of which some are likelier.
-    """
+    """Yield sequences (n, time, characters) of uint8, one-hot with 255; the label is the next character."""
     time, characters = shape
     if characters != classes or classes > 256:
         raise BadInput(
             f"no synthetic sequences of shape {shape} in {classes} classes: "
             "expected as many classes as characters, at most 256"
         )
+    one_hot = 255 * np.eye(characters, dtype=np.uint8)
+    batch_size = max(1, _VALUES_PER_CHUNK // (time * characters))
+    for first, text in _texts(sequences, seed, split, time, characters):
+        for start in range(0, len(text), batch_size):
+            batch = text[start : start + batch_size]
+            yield Chunk(first + start, one_hot[batch[:, :-1]], batch[:, -1].astype(np.uint8))
+
+
+def text_chunks(sequences: int, seed: int, split: Split, length: int, characters: int, classes: int) -> Iterator[Chunk]:
+    """Yield sequences (n, length) of int32 characters; the label of each position is the next character."""
+    if characters != classes or classes > 256:
+        raise BadInput(
+            f"no synthetic sequences of {characters} tokens with {classes} classes at each position: "
+            "expected as many classes as tokens, at most 256"
+        )
+    for first, text in _texts(sequences, seed, split, length, characters):
+        yield Chunk(first, text[:, :-1].astype(np.int32), text[:, 1:].astype(np.uint8))
+
+
+def _texts(
+    sequences: int, seed: int, split: Split, length: int, characters: int
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield the number of the first sequence and some sequences of `length` + 1 characters.
+
+    Each character has eight possible successors, of which some are likelier.
+    """
     table = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(b"characters")]))
     successors = (table.random_raw(characters * _SUCCESSORS) % np.uint64(characters)).astype(np.intp)
     successors = successors.reshape(characters, _SUCCESSORS)
     bits = _bits(seed, split)
-    one_hot = 255 * np.eye(characters, dtype=np.uint8)
-    batch_size = max(1, _VALUES_PER_CHUNK // (time * characters))
     for first in range(0, sequences, _SEQUENCES_PER_CHUNK):
         n = min(_SEQUENCES_PER_CHUNK, sequences - first)
-        raw = bits.random_raw(n * (time + 1)).reshape(time + 1, n)
-        text = np.empty((n, time + 1), np.intp)
+        raw = bits.random_raw(n * (length + 1)).reshape(length + 1, n)
+        text = np.empty((n, length + 1), np.intp)
         text[:, 0] = raw[0] % np.uint64(characters)
-        for position in range(1, time + 1):
+        for position in range(1, length + 1):
             text[:, position] = successors[text[:, position - 1], _trailing_zeros(raw[position])]
-        for start in range(0, n, batch_size):
-            batch = text[start : start + batch_size]
-            yield Chunk(first + start, one_hot[batch[:, :-1]], batch[:, -1].astype(np.uint8))
+        yield first, text
 
 
 def _trailing_zeros(raw: NDArray[np.uint64]) -> NDArray[np.intp]:

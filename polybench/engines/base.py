@@ -106,7 +106,7 @@ class Engine(ABC):
         """Copy batches to the device in the engine's own layout.
 
         Images are (steps, batch, *input_shape), float32 in 0..1, or int32 tokens, in C order and read-only. Labels
-        are (steps, batch), int64.
+        are (steps, batch, *label_shape), int64.
         """
 
     def open_pipeline(self, source: PipelineInput) -> None:  # noqa: ARG002
@@ -162,7 +162,7 @@ class Engine(ABC):
 
     @abstractmethod
     def count_correct(self, images: Array, labels: Array) -> int:
-        """Count the images, as in `load` but any number, whose largest logit is that of the label.
+        """Count the images, as in `load` but any number, or their positions, whose largest logit is that of the label.
 
         Inference mode: no dropout, batch norm with its running statistics. No state changes.
         """
@@ -225,7 +225,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     def logits(self, images: Array) -> Array:
-        """Compute logits (batch, classes) in inference mode, float64; reference engine only."""
+        """Compute logits (batch, *label_shape, classes) in inference mode, float64; reference engine only."""
         raise NotImplementedError
 
     def layer_tensors(self, step: int) -> list[LayerTensors]:

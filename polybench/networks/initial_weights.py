@@ -19,7 +19,7 @@ from polybench.networks.layers import Shape
 from polybench.networks.model import Model
 
 _INITIALLY_ONE = ("weight", "running_variance")
-"""Suffixes of one-axis tensors that start at 1; the only such weights are batch norm's. All others start at
+"""Suffixes of one-axis tensors that start at 1; the only such weights are those of norms. All others start at
 0."""
 
 _CHUNK_VALUES = 1 << 16
@@ -30,10 +30,10 @@ gigabytes."""
 def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
     """Return all of `model.tensor_shapes()`, in that order, as float32 arrays in the canonical layout.
 
-    Weights of convolutions, dense layers, embeddings and LSTMs are uniform within Glorot's limit, or He's if
-    the model requests it. Biases are zero, including an LSTM's forget gate. Batch norm starts with weight 1,
-    running mean 0 and running variance 1. The random stream of a tensor depends on the seed and the tensor's
-    name, so a layer's weights do not depend on the layers before it.
+    Weights of convolutions, dense layers, embeddings, positions, attention and LSTMs are uniform within Glorot's
+    limit, or He's if the model requests it. Biases and class tokens are zero, including an LSTM's forget gate. Norms
+    start with weight 1, and batch norm with running mean 0 and running variance 1. The random stream of a tensor
+    depends on the seed and the tensor's name, so a layer's weights do not depend on the layers before it.
     Glorot and Bengio, 2010: https://proceedings.mlr.press/v9/glorot10a.html
     He et al., 2015: https://arxiv.org/abs/1502.01852
     """

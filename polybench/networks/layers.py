@@ -11,11 +11,23 @@ trained. `state_shapes` change in every training step without being trained, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+
+from polybench.networks.layer_base import Fraction, LayerBase, Shape, Size, expect_inputs
+from polybench.networks.sequence_layers import (
+    LSTM,
+    Attention,
+    ClassToken,
+    Embedding,
+    FirstPosition,
+    MeanOverTime,
+    Patches,
+    Positions,
+)
 
 Operation = Literal["forward", "input gradient", "weight gradient", "activation", "loss", "update", "call"]
 """The operations that are timed separately. For a layer: its forward pass including a following ReLU, since
@@ -23,51 +35,14 @@ engines compute both at once; the gradients of its input and of its weights; and
 ReLU. For the step: the loss with its gradient, the optimizer's update, and a call of a step without any
 work."""
 
-
-Shape = tuple[int, ...]
-
-Size = Annotated[int, Meta(ge=1, le=1 << 24)]
 Padding = Literal["valid", "same"] | Annotated[int, Meta(ge=0, le=1 << 12)]
-Fraction = Annotated[float, Meta(gt=0, le=1)]
-"""Limits of all engines, which msgspec checks when it reads a layer."""
-
-GATES = ("input", "forget", "cell", "output")
-"""The gates of an LSTM in the order of its weights' rows; each gate has as many rows as there are units."""
-
-REVERSE = "reverse_"
-"""Prefix of tensor names of an LSTM's backward direction."""
-
-
-class LayerBase(msgspec.Struct, frozen=True):
-    """A layer without tensors whose output has the shape of its input; subclasses override what differs."""
-
-    def weight_shapes(self) -> dict[str, Shape]:
-        """Return the canonical shape of each trained tensor, by name."""
-        return {}
-
-    def state_shapes(self) -> dict[str, Shape]:
-        """Return the shape of each tensor that training changes without a gradient, by name."""
-        return {}
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """Return the output shape for one image or sequence; raises ValueError if `shape` does not fit."""
-        return shape
-
-    def macs(self, shape: Shape) -> int:
-        """Return the multiply-accumulate operations (MACs) of the forward pass for one image or sequence.
-
-        Counted as papers do (He et al., 2015, section 3.3: https://arxiv.org/abs/1512.03385). Activations, pooling
-        and batch norm take time but hardly multiply, so they count as 0.
-        """
-        return 0
-
-    def recurrent_macs(self, shape: Shape) -> int:
-        """Return those of `macs` that use the layer's own output instead of its input."""
-        return 0
 
 
 class Conv(LayerBase, frozen=True, tag="conv"):
     """Cross-correlation with zero padding.
+
+    With several `groups`, group g of the outputs reads group g of the inputs only. As many groups as inputs make a
+    depthwise convolution.
 
     `padding` is the number of zeros on each of the four sides. "valid" is 0; "same" keeps the size: (kernel -
     1) / 2. "same" requires stride 1 and an odd kernel: otherwise TensorFlow's "same" adds more zeros at the
@@ -81,8 +56,11 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     stride: Size = 1
     padding: Padding = "valid"
     bias: bool = True
+    groups: Size = 1
 
     def __post_init__(self) -> None:
+        _expect_divisor(self.name, self.groups, self.inputs, "inputs")
+        _expect_divisor(self.name, self.groups, self.outputs, "outputs")
         if self.padding == "same" and (self.stride != 1 or self.kernel % 2 == 0):
             raise ValueError(
                 f'{self.name}: padding "same" requires stride 1 and an odd kernel, got stride {self.stride}'
@@ -101,15 +79,15 @@ class Conv(LayerBase, frozen=True, tag="conv"):
                 return number
 
     def weight_shapes(self) -> dict[str, Shape]:
-        weight = {"weight": (self.outputs, self.inputs, self.kernel, self.kernel)}
+        weight = {"weight": (self.outputs, self.inputs // self.groups, self.kernel, self.kernel)}
         return weight | ({"bias": (self.outputs,)} if self.bias else {})
 
     def output_shape(self, shape: Shape) -> Shape:
-        _expect(self.name, self.inputs, shape)
+        expect_inputs(self.name, self.inputs, shape[0], shape)
         return (self.outputs, *_windows(shape, self.kernel, self.stride, self.pad))
 
     def macs(self, shape: Shape) -> int:
-        return self.inputs * self.kernel**2 * math.prod(self.output_shape(shape))
+        return self.inputs // self.groups * self.kernel**2 * math.prod(self.output_shape(shape))
 
 
 class _Pool(LayerBase, frozen=True):
@@ -164,9 +142,55 @@ class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
         return {"running_mean": (self.channels,), "running_variance": (self.channels,)}
 
     def output_shape(self, shape: Shape) -> Shape:
-        _expect(self.name, self.channels, shape)
+        expect_inputs(self.name, self.channels, shape[0], shape)
         if len(shape) == 2:
             raise ValueError(f"{self.name}: batch norm expects images or features, got a sequence of shape {shape}")
+        return shape
+
+
+class LayerNorm(LayerBase, frozen=True, tag="layer_norm"):
+    """weight (x - mean) / sqrt(variance + epsilon) + bias, over the features of each position.
+
+    The variance is divided by n. Ba, Kiros and Hinton, 2016: https://arxiv.org/abs/1607.06450
+    """
+
+    name: str
+    features: Size
+    epsilon: Fraction = 1e-5
+    bias: bool = True
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        weight: dict[str, Shape] = {"weight": (self.features,)}
+        return weight | ({"bias": (self.features,)} if self.bias else {})
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if len(shape) == 3:
+            raise ValueError(f"{self.name}: layer norm expects a sequence or features, got images of shape {shape}")
+        expect_inputs(self.name, self.features, shape[-1], shape)
+        return shape
+
+
+class GroupNorm(LayerBase, frozen=True, tag="group_norm"):
+    """The same over all pixels of a group of channels, in each image; weight and bias for each channel.
+
+    Wu and He, 2018: https://arxiv.org/abs/1803.08494
+    """
+
+    name: str
+    channels: Size
+    groups: Size
+    epsilon: Fraction = 1e-5
+
+    def __post_init__(self) -> None:
+        _expect_divisor(self.name, self.groups, self.channels, "channels")
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        return {"weight": (self.channels,), "bias": (self.channels,)}
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if len(shape) != 3:
+            raise ValueError(f"{self.name}: group norm expects images, got {shape}")
+        expect_inputs(self.name, self.channels, shape[0], shape)
         return shape
 
 
@@ -185,6 +209,24 @@ class ReLU(LayerBase, frozen=True, tag="relu"):
     """max(x, 0), with gradient 0 at 0."""
 
 
+class ReLU6(LayerBase, frozen=True, tag="relu6"):
+    """min(max(x, 0), 6), with gradient 0 at 0 and at 6."""
+
+
+class GELU(LayerBase, frozen=True, tag="gelu"):
+    """x P(x) with the normal distribution P or, with `approximate` "tanh", its approximation.
+
+    That is 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+    Hendrycks and Gimpel, 2016: https://arxiv.org/abs/1606.08415
+    """
+
+    approximate: Literal["none", "tanh"] = "none"
+
+
+class SiLU(LayerBase, frozen=True, tag="silu"):
+    """x / (1 + exp(-x))."""
+
+
 class Flatten(LayerBase, frozen=True, tag="flatten"):
     """(channels, height, width) or (time, features) to one axis, in canonical (C) order."""
 
@@ -193,23 +235,41 @@ class Flatten(LayerBase, frozen=True, tag="flatten"):
 
 
 class Dense(LayerBase, frozen=True, tag="dense"):
-    """x W' + b with W of shape (out, in)."""
+    """x W' + b with W of shape (out, in), for features or for each position of a sequence.
+
+    `tied` is the name of an earlier layer whose `weight` it uses in place of its own, such as the token embedding in
+    the head of a language model. A tied layer has no bias.
+    Press and Wolf, 2016: https://arxiv.org/abs/1608.05859
+    """
 
     name: str
     inputs: Size
     outputs: Size
+    bias: bool = True
+    tied: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tied is not None and self.bias:
+            raise ValueError(f"{self.name}: a tied dense layer has no bias: expected bias = false")
+
+    @property
+    def weight_name(self) -> str:
+        """Name of its weight among the tensors of the network."""
+        return f"{self.tied or self.name}.weight"
 
     def weight_shapes(self) -> dict[str, Shape]:
-        return {"weight": (self.outputs, self.inputs), "bias": (self.outputs,)}
+        weight: dict[str, Shape] = {} if self.tied else {"weight": (self.outputs, self.inputs)}
+        return weight | ({"bias": (self.outputs,)} if self.bias else {})
 
     def output_shape(self, shape: Shape) -> Shape:
-        _expect(self.name, self.inputs, shape)
-        if len(shape) != 1:
-            raise ValueError(f"{self.name}: expected one axis of features, got {shape}; add a flatten layer before it")
-        return (self.outputs,)
+        if len(shape) == 3:
+            problem = f"expected features or a sequence, got {shape}; add a flatten layer before it"
+            raise ValueError(f"{self.name}: {problem}")
+        expect_inputs(self.name, self.inputs, shape[-1], shape)
+        return (*shape[:-1], self.outputs)
 
     def macs(self, shape: Shape) -> int:
-        return self.inputs * self.outputs
+        return math.prod(shape) * self.outputs
 
 
 class Residual(LayerBase, frozen=True, tag="residual"):
@@ -228,105 +288,45 @@ class Residual(LayerBase, frozen=True, tag="residual"):
         return body
 
 
-class Embedding(LayerBase, frozen=True, tag="embedding"):
-    """A row of a table for each token: (time,) integers to (time, features).
-
-    Only the first layer can be an embedding, because the output of a layer does not consist of tokens.
-    """
-
-    name: str
-    vocabulary: Size
-    features: Size
-
-    def weight_shapes(self) -> dict[str, Shape]:
-        return {"weight": (self.vocabulary, self.features)}
-
-    def output_shape(self, shape: Shape) -> Shape:
-        if len(shape) != 1:
-            raise ValueError(f"{self.name}: expected a sequence of tokens, got {shape}")
-        return (*shape, self.features)
-
-
-class LSTM(LayerBase, frozen=True, tag="lstm"):
-    """Long short-term memory: (time, inputs) to the last output or, with `sequence`, to the output of each
-    time.
-
-    From h = c = 0, at each time, with the rows of weights and biases in the order of `GATES`:
-
-        i, f, g, o = W x + b + R h + b'
-        c <- s(f) c + s(i) tanh(g)
-        h <- s(o) tanh(c)
-
-    W is `weight` (4 units, inputs), R `recurrent` (4 units, units), b `bias`, and b' `recurrent_bias`, which
-    exists only with two `biases`: PyTorch has both, Keras and Flux have one. With one bias, PyTorch's second
-    bias stays 0. s is 1 / (1 + exp(-x)) or, with `recurrent_activation` "hard_sigmoid", 0.2 x + 0.5 clipped
-    to 0 and 1, the default of Keras 2. (Keras 3 uses that name for x / 6 + 0.5.)
-
-    `bidirectional` adds a second LSTM with separate tensors that reads from the end. Its outputs are
-    concatenated to those of the first, time by time; its last output is the one at the start of the sequence.
-
-    Hochreiter and Schmidhuber, 1997: https://doi.org/10.1162/neco.1997.9.8.1735; with the forget gate of
-    Gers, Schmidhuber and Cummins, 2000: https://doi.org/10.1162/089976600300015015
-    """
-
-    name: str
-    inputs: Size
-    units: Size
-    bidirectional: bool = False
-    sequence: bool = False
-    recurrent_activation: Literal["sigmoid", "hard_sigmoid"] = "sigmoid"
-    biases: Literal[1, 2] = 1
-
-    @property
-    def directions(self) -> tuple[str, ...]:
-        """Prefix of the tensor names of each direction."""
-        return ("", REVERSE) if self.bidirectional else ("",)
-
-    def weight_shapes(self) -> dict[str, Shape]:
-        rows = len(GATES) * self.units
-        shapes: dict[str, Shape] = {"weight": (rows, self.inputs), "recurrent": (rows, self.units)}
-        shapes |= {"bias": (rows,)} | ({"recurrent_bias": (rows,)} if self.biases == 2 else {})
-        return {direction + part: shape for direction in self.directions for part, shape in shapes.items()}
-
-    def output_shape(self, shape: Shape) -> Shape:
-        if len(shape) != 2 or shape[1] != self.inputs:
-            raise ValueError(f"{self.name}: expected (time, {self.inputs}), got {shape}")
-        features = len(self.directions) * self.units
-        return (shape[0], features) if self.sequence else (features,)
-
-    def macs(self, shape: Shape) -> int:
-        rows = shape[0] * len(self.directions) * len(GATES) * self.units
-        return rows * (self.inputs + self.units)
-
-    def recurrent_macs(self, shape: Shape) -> int:
-        return shape[0] * len(self.directions) * len(GATES) * self.units**2
-
-
-class MeanOverTime(LayerBase, frozen=True, tag="mean_over_time"):
-    """The mean of each feature: (time, features) to (features,)."""
-
-    def output_shape(self, shape: Shape) -> Shape:
-        if len(shape) != 2:
-            raise ValueError(f"mean_over_time: expected (time, features), got {shape}")
-        return shape[1:]
-
-
 Layer = (
     Conv
     | MaxPool
     | AveragePool
     | GlobalAveragePool
     | BatchNorm
+    | LayerNorm
+    | GroupNorm
     | Dropout
     | ReLU
+    | ReLU6
+    | GELU
+    | SiLU
     | Flatten
     | Dense
     | Residual
     | Embedding
     | LSTM
     | MeanOverTime
+    | Attention
+    | Positions
+    | Patches
+    | ClassToken
+    | FirstPosition
 )
-Named = Conv | BatchNorm | Dropout | Dense | Embedding | LSTM
+Named = (
+    Conv
+    | BatchNorm
+    | LayerNorm
+    | GroupNorm
+    | Dropout
+    | Dense
+    | Embedding
+    | LSTM
+    | Attention
+    | Positions
+    | Patches
+    | ClassToken
+)
 
 
 def walk(layers: Sequence[Layer]) -> Iterator[Layer]:
@@ -389,6 +389,24 @@ def _windows(shape: Shape, size: int, stride: int, pad: int) -> Shape:
     return windows
 
 
-def _expect(name: str, inputs: int, shape: Shape) -> None:
-    if shape[0] != inputs:
-        raise ValueError(f"{name}: expected {inputs} channels or features, got {shape}")
+def check_layer(layer: Layer, weights: Mapping[str, Shape], input_shape: Shape) -> None:
+    """Raise ValueError if a layer does not fit the layers before it, with these `weights`, or the network's input."""
+    if isinstance(layer, Attention) and layer.causal and len(input_shape) == 3:
+        raise ValueError(f"{layer.name}: a causal mask needs a sequence in time, but the input is images: omit causal")
+    if isinstance(layer, Dense) and layer.tied is not None:
+        expected, found = (layer.outputs, layer.inputs), weights.get(layer.weight_name)
+        if found is None:
+            names = ", ".join(name.removesuffix(".weight") for name in weights if name.endswith(".weight"))
+            raise ValueError(
+                f"{layer.name}: no layer {layer.tied} before it has a weight to share: expected one of {names}"
+            )
+        if found != expected:
+            raise ValueError(
+                f"{layer.name}: the weight of {layer.tied} is {found}, but this layer needs {expected}:"
+                " expected equal shapes: change outputs or inputs, or omit tied"
+            )
+
+
+def _expect_divisor(name: str, groups: int, number: int, what: str) -> None:
+    if number % groups:
+        raise ValueError(f"{name}: {groups} groups do not divide {number} {what}: expected a divisor of it")

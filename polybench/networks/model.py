@@ -8,14 +8,25 @@ from typing import Literal
 
 import msgspec
 
-from polybench.networks.layers import Embedding, Layer, Named, Shape, layer_shapes, state_shapes, walk, weight_shapes
+from polybench.networks.layers import (
+    Embedding,
+    Layer,
+    Named,
+    Shape,
+    check_layer,
+    layer_shapes,
+    state_shapes,
+    walk,
+    weight_shapes,
+)
 from polybench.networks.optimizers import Optimizer
 
 
 class Model(msgspec.Struct, frozen=True):
     """A network and the training that its author specified.
 
-    The last layer returns logits; the loss is always the mean cross-entropy of logits. `input_shape` is that
+    The last layer returns logits, (classes,) or, for a prediction at each position of a sequence, (time, classes).
+    The loss is the mean cross-entropy of logits, over all inputs and positions. `input_shape` is that
     of one image (channels, height, width), of one sequence of features (time, features) or, if the first
     layer is an embedding, of one sequence of tokens (time,). `parity_batch_size` is small enough for the
     float64 reference: about a second per step. `initialization` is Glorot's or He's uniform distribution; see
@@ -42,8 +53,12 @@ class Model(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"{self.name}: only the first layer can be an embedding, because it reads the input's tokens"
             )
+        earlier: dict[str, Shape] = {}
+        for layer in walk(self.layers):
+            check_layer(layer, earlier, self.input_shape)
+            earlier |= weight_shapes([layer])
         *_, (_, shape) = self.activations()
-        if shape != (self.classes,):
+        if len(shape) > 2 or shape[-1] != self.classes:
             raise ValueError(f"{self.name}: the output has shape {shape}, expected {self.classes} classes")
 
     @property
@@ -51,6 +66,12 @@ class Model(msgspec.Struct, frozen=True):
         """Number of tokens; None if the input is not tokens."""
         first = self.layers[0]
         return first.vocabulary if isinstance(first, Embedding) else None
+
+    @property
+    def label_shape(self) -> Shape:
+        """Shape of the labels of one input: () or, for a prediction at each position, (time,)."""
+        *_, (_, shape) = self.activations()
+        return shape[:-1]
 
     @property
     def input_kind(self) -> Literal["image", "sequence"]:

@@ -174,7 +174,7 @@ def network_table(model: Model) -> dict[str, Any]:
         "layers": msgspec.to_builtins(list(model.layers)),
         "training": training | {"optimizer": optimizer.pop("name")} | optimizer,
     }
-    made: dict[str, Any] = _without_none(table)
+    made: dict[str, Any] = without_none(table)
     return made
 
 
@@ -212,8 +212,8 @@ def _inline(value: Any) -> str:
             return tomli_w.dumps({"x": value}).removeprefix("x = ").removesuffix("\n")
 
 
-def _without_none(value: Any) -> Any:
+def without_none(value: Any) -> Any:
     """Remove None values, because TOML has no null."""
     if isinstance(value, dict):
-        return {key: _without_none(part) for key, part in value.items() if part is not None}
-    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: without_none(part) for key, part in value.items() if part is not None}
+    return [without_none(part) for part in value] if isinstance(value, list | tuple) else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
@@ -17,7 +17,25 @@ import msgspec
 from msgspec import Meta
 
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Embedding, Layer, Named, Residual, Shape
+from polybench.networks.layers import (
+    LSTM,
+    Attention,
+    BatchNorm,
+    ClassToken,
+    Conv,
+    Dense,
+    Embedding,
+    GroupNorm,
+    Layer,
+    LayerNorm,
+    Named,
+    Patches,
+    Positions,
+    Residual,
+    Shape,
+    check_layer,
+    weight_shapes,
+)
 from polybench.networks.toml_text import KeyPath, TomlText, shorten
 
 MAX_LAYERS = 2_000
@@ -32,13 +50,19 @@ _KINDS: dict[str, type[Layer]] = {str(kind.__struct_config__.tag): kind for kind
 _BLOCK = "block"
 """The `type` of a table that uses a block."""
 
-_INFERRED: dict[type[Layer], tuple[str, Callable[[Shape], int]]] = {
-    Conv: ("inputs", lambda shape: shape[0]),
-    BatchNorm: ("channels", lambda shape: shape[0]),
-    Dense: ("inputs", lambda shape: shape[0]),
-    LSTM: ("inputs", lambda shape: shape[-1]),
+_INFERRED: dict[type[Layer], dict[str, int]] = {
+    Conv: {"inputs": 0},
+    Patches: {"inputs": 0},
+    BatchNorm: {"channels": 0},
+    GroupNorm: {"channels": 0},
+    Dense: {"inputs": -1},
+    LSTM: {"inputs": -1},
+    LayerNorm: {"features": -1},
+    Attention: {"features": -1},
+    ClassToken: {"features": -1},
+    Positions: {"length": 0, "features": -1},
 }
-"""Options that equal the number of input channels or features."""
+"""Options that equal the size of this axis of the input: its channels, features or length."""
 
 _LayerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$(?!\n)", max_length=60)]
 _Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$(?!\n)", max_length=30)]
@@ -87,6 +111,9 @@ class LayerReader:
     def __init__(self, text: TomlText, above: KeyPath, blocks: Mapping[str, Any], vocabulary: int | None) -> None:
         self._text, self._above, self._blocks, self._vocabulary = text, above, blocks, vocabulary
         self._layer_count = self._parameters = 0
+        self._weights: dict[str, Shape] = {}
+        """Shapes of the tensors of the layers so far."""
+        self._input_shape: Shape = ()
         self._places: dict[str, KeyPath] = {}
         """Key path of each layer by its name with _ for dots, because Keras allows no dots."""
         self._used_blocks: Counter[str] = Counter()
@@ -95,16 +122,19 @@ class LayerReader:
     def read(self, layers: list[Any], shape: Shape, classes: int) -> tuple[Layer, ...]:
         """Read the layers of a network with inputs of `shape`, (time,) for tokens, and `classes` outputs.
 
+        There may be one output, or one at each position of a sequence.
+
         BadInput has the line of an unknown type or option, a value or shape that does not fit, a repeated name, a
         recursive block, or a network that is too large.
         """
         place: KeyPath = (*self._above, "layers")
+        self._input_shape = shape
         made, after = self._read_list(layers, place, shape, _Scope())
         for name in self._blocks:  # the content of an unused one would not be checked
             if name not in self._used_blocks:
                 raise self._text.error((*self._above, "blocks", name), f"block {name} is not used: remove it")
         last = (*place, len(layers) - 1)
-        if after != (classes,):
+        if len(after) > 2 or after[-1] != classes:
             raise self._text.error(
                 last,
                 f"the last layer has {format_shape(after)} outputs, but there are {classes} classes:"
@@ -196,14 +226,16 @@ class LayerReader:
                 values[key] = self._text.read_value(filled, (*at.place, key), _LayerName if key == "name" else hint)
         if "name" in hints:
             values["name"] = self._name(at, kind, values.get("name"))
-        if record in _INFERRED and shape:
-            option, of = _INFERRED[record]
-            values.setdefault(option, of(shape))
+        if shape:
+            values = {option: shape[axis] for option, axis in _INFERRED.get(record, {}).items()} | values
         if record is Embedding:
             self._check_tokens(at, values)
         self._text.check_required(values, at.place, record)
         with self._errors(at):
-            return record(**values)
+            layer = record(**values)
+            check_layer(layer, self._weights, self._input_shape)
+        self._weights |= weight_shapes([layer])
+        return layer
 
     def _check_tokens(self, at: _Entry, values: dict[str, Any]) -> None:
         """Check that an embedding is the first layer and covers all tokens of the input."""

@@ -12,12 +12,14 @@ import msgspec
 
 from polybench.networks.layers import (
     LSTM,
+    Attention,
     BatchNorm,
     Conv,
     Dense,
     Layer,
     Named,
     Operation,
+    Patches,
     ReLU,
     Residual,
     Shape,
@@ -30,8 +32,11 @@ from polybench.networks.model import Model
 _FUSED_WITH_RELU = (Conv, Dense, BatchNorm, Residual)
 """Layers that are timed together with a ReLU right after them, as users write them and engines fuse them."""
 
+_PRODUCTS = (Conv, Patches, Dense, LSTM, Attention)
+"""Layers that compute matrix products; they have two gradients."""
+
 _MATRIX_OPERATIONS: tuple[Operation, ...] = ("forward", "input gradient", "weight gradient")
-"""Operations of a convolution, dense layer or LSTM that are matrix products."""
+"""Operations of these layers that are matrix products."""
 
 
 class Gradient(NamedTuple):
@@ -88,13 +93,14 @@ class TimedLayer(msgspec.Struct, frozen=True):
     def gradients(self) -> list[Gradient]:
         """Return the gradients of the backward pass, without the ReLU's.
 
-        Only convolutions and dense layers have two independent gradients. Batch norm computes both from the
-        same sums, and they count as the input gradient. Both gradients of an LSTM need backpropagation
-        through time. It counts as the input gradient; the weight gradient is only the additional time.
+        Only convolutions and dense layers have two independent gradients. Norms compute both from the same
+        sums, and they count as the input gradient. Both gradients of an LSTM need backpropagation through time,
+        and those of attention through its scores. It counts as the input gradient; the weight gradient is only
+        the additional time.
         """
         has_weights = bool(self.weight_shapes())
-        if isinstance(self.layer, Conv | Dense | LSTM):
-            includes_input_gradient = isinstance(self.layer, LSTM)
+        if isinstance(self.layer, _PRODUCTS):
+            includes_input_gradient = isinstance(self.layer, LSTM | Attention)
             gradients = [
                 Gradient("input gradient", True, False),
                 Gradient("weight gradient", includes_input_gradient, True),
@@ -106,14 +112,18 @@ class TimedLayer(msgspec.Struct, frozen=True):
         return [Gradient("weight gradient", False, True)] if has_weights else []
 
     def flops(self, operation: Operation, batch_size: int) -> int | None:
-        """Return the FLOPs of a convolution, dense layer or LSTM: two per MAC of the direct computation.
+        """Return the FLOPs of a layer with matrix products: two per MAC of the direct computation.
 
-        Each gradient has as many as the forward pass. If an LSTM has no input gradient, its weight gradient
+        Each gradient has as many as the forward pass, except that attention's scores and values have four products
+        in the input gradient, and none in the weight gradient. If an LSTM has no input gradient, its weight gradient
         includes backpropagation through time.
         """
-        if not isinstance(self.layer, Conv | Dense | LSTM) or operation not in _MATRIX_OPERATIONS:
+        if not isinstance(self.layer, _PRODUCTS) or operation not in _MATRIX_OPERATIONS:
             return None
         macs_per_item = self.layer.macs(self.input_shape)
+        if isinstance(self.layer, Attention) and operation != "forward":
+            scores = self.layer.score_macs(self.input_shape)
+            macs_per_item += scores if operation == "input gradient" else -scores
         if isinstance(self.layer, LSTM) and operation == "weight gradient" and not self.needs_input_gradient:
             macs_per_item += self.layer.recurrent_macs(self.input_shape)
         return 2 * macs_per_item * batch_size
@@ -153,7 +163,7 @@ class _Splitter:
                     f"{name} (sum)", outermost, (Residual(()), *relu), output_shape, self._has_weights_before
                 )
             else:
-                yield TimedLayer(name, outermost, (layer, *relu), shape, self._has_weights_before)
+                yield TimedLayer(name, outermost, (_untied(layer), *relu), shape, self._has_weights_before)
             self._has_weights_before = self._has_weights_before or bool(weight_shapes([layer]))
             shape = output_shape
 
@@ -173,6 +183,13 @@ class _Splitter:
             self._counters[kind] += name in self._used_names
         self._used_names.add(name)
         return name
+
+
+def _untied(layer: Layer) -> Layer:
+    """Return a layer that has the weight that it shares, under the same name."""
+    if isinstance(layer, Dense) and layer.tied is not None:
+        return msgspec.structs.replace(layer, name=layer.tied, tied=None)
+    return layer
 
 
 def _with_relu(layers: Sequence[Layer]) -> Iterator[tuple[Layer, tuple[Layer, ...]]]:

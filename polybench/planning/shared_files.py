@@ -64,7 +64,7 @@ class SharedFiles(NamedTuple):
 
 def dataset_of(study: Study, model: Model, scratch: Path, split: Split = "train") -> Dataset:
     """Open the data set of a study."""
-    takes = model.input_shape, model.classes, model.vocabulary_size
+    takes = model.input_shape, model.classes, model.vocabulary_size, model.label_shape
     return open_dataset(study.data, study.seed, scratch, split, *takes)
 
 

@@ -32,14 +32,16 @@ KINDS = "convolutions, dense layers, batch norm, pooling and ReLU"
 _TEMPLATES = ("layer_torch.py", "layer_tf.py", "layer_flux.jl")
 _EXPRESSIONS: dict[type[Layer], tuple[str, str, str]] = {
     Conv: (
-        "nn.Conv2d({0.inputs}, {0.outputs}, {0.kernel}, stride={0.stride}, padding={0.pad}, bias={0.bias})",
-        'keras.layers.Conv2D({0.outputs}, {0.kernel}, {0.stride}, "{padding}", use_bias={0.bias})',
-        "Conv(({0.kernel}, {0.kernel}), {0.inputs} => {0.outputs}; stride = {0.stride}, pad = {0.pad}, bias = {bias})",
+        "nn.Conv2d({0.inputs}, {0.outputs}, {0.kernel},"
+        " stride={0.stride}, padding={0.pad}, groups={0.groups}, bias={0.bias})",
+        'keras.layers.Conv2D({0.outputs}, {0.kernel}, {0.stride}, "{padding}", groups={0.groups}, use_bias={0.bias})',
+        "Conv(({0.kernel}, {0.kernel}), {0.inputs} => {0.outputs};"
+        " stride = {0.stride}, pad = {0.pad}, groups = {0.groups}, bias = {bias})",
     ),
     Dense: (
-        "nn.Linear({0.inputs}, {0.outputs})",
-        "keras.layers.Dense({0.outputs})",
-        "Dense({0.inputs} => {0.outputs})",
+        "nn.Linear({0.inputs}, {0.outputs}, bias={0.bias})",
+        "keras.layers.Dense({0.outputs}, use_bias={0.bias})",
+        "Dense({0.inputs} => {0.outputs}; bias = {bias})",
     ),
     BatchNorm: (
         "nn.BatchNorm{dimensions}d({0.channels}, eps={0.epsilon})",
@@ -93,9 +95,11 @@ def layer_expressions(layer: Layer, dimensions: int) -> dict[str, str]:
     if type(layer) not in _EXPRESSIONS:
         return {}
     details: dict[str, object] = {"dimensions": dimensions or 1}
+    if isinstance(layer, Conv | Dense):
+        details["bias"] = str(layer.bias).lower()
     expressions = dict(zip(_TEMPLATES, _EXPRESSIONS[type(layer)], strict=True))
     if isinstance(layer, Conv):
-        details |= {"padding": "same" if layer.pad else "valid", "bias": str(layer.bias).lower()}
+        details["padding"] = "same" if layer.pad else "valid"
         if layer.pad and not (layer.stride == 1 and 2 * layer.pad == layer.kernel - 1):
             del expressions["layer_tf.py"]  # Keras does not have this padding
     return {template: expression.format(layer, **details) for template, expression in expressions.items()}

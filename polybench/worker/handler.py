@@ -264,9 +264,9 @@ class Worker:
 
 
 def accuracy(engine: Engine, images: Array, labels: Array) -> float:
-    """Return the fraction of images that the current weights classify correctly."""
+    """Return the fraction of images, or of positions of sequences, that the current weights classify correctly."""
     batches = (slice(first, first + EVALUATION_BATCH_SIZE) for first in range(0, len(labels), EVALUATION_BATCH_SIZE))
-    return sum(engine.count_correct(images[batch], labels[batch]) for batch in batches) / len(labels)
+    return sum(engine.count_correct(images[batch], labels[batch]) for batch in batches) / labels.size
 
 
 def read_tensors(path: str) -> Weights:

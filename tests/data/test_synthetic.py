@@ -146,6 +146,24 @@ def test_characters_have_few_successors_and_the_label_is_one_of_them() -> None:
     assert sum(commonest) / 4000 > 0.45
 
 
+def test_texts_have_the_next_character_as_the_label_of_each_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 40)
+    data = open_dataset("auto", 0, tmp_path, image_shape=(20,), classes=13, vocabulary=13, label_shape=(20,))
+    assert (data.images.shape, data.labels.shape) == ((40, 20), (40, 20))
+    np.testing.assert_array_equal(data.images[:, 1:], data.labels[:, :-1])
+    one_hot, last = characters(n=40)
+    np.testing.assert_array_equal(data.images, one_hot.argmax(axis=2))
+    np.testing.assert_array_equal(data.labels[:, -1], last)
+    epoch = write_epoch(data, epoch_order(40, 8, seed=0, epoch=0), tmp_path)
+    inputs, labels = open_epoch(epoch)
+    np.testing.assert_array_equal(inputs[:, :, 1:], labels[:, :, :-1])
+    assert epoch.bytes == Path(epoch.images_path).stat().st_size + Path(epoch.labels_path).stat().st_size
+    with pytest.raises(BadInput, match="no synthetic sequences of 13 tokens with 12 classes at each position"):
+        open_dataset("synthetic", 0, tmp_path, image_shape=(20,), classes=12, vocabulary=13, label_shape=(20,))
+
+
 @pytest.mark.parametrize("generate", [tokens, characters])
 def test_splits_have_no_sequence_in_common(generate) -> None:  # type: ignore[no-untyped-def]
     train, test = ({row.tobytes() for row in generate(split)[0]} for split in ("train", "test"))

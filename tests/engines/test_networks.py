@@ -21,9 +21,17 @@ from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Workload
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
-from tests.engine_matrix import EVERYTHING_CELLS, IN_CI, NETWORK_CASES, NETWORKS, SEQUENCES_CELLS
+from tests.engine_matrix import (
+    EVERYTHING_CELLS,
+    IN_CI,
+    NETWORK_CASES,
+    NETWORKS,
+    PATCHED_CELLS,
+    SEQUENCES_CELLS,
+    TEXT_CELLS,
+)
 from tests.engines.conftest import TIMEOUT, Workers, skip_unsupported
-from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
+from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 
 Check = Callable[[str, CheckRequest], ParityCheck]
 
@@ -78,6 +86,20 @@ def test_a_network_with_every_sequence_layer_passes_the_parity_check(check: Chec
     assert_passes(parity, SEQUENCES)
     assert parity.float64 is not None
     assert parity.float64.tolerance["gradient"] == 1e-9
+
+
+TRANSFORMERS = [
+    pytest.param(model, name, marks=MARKS.get(name, ()), id=f"{model.name}-{name}")
+    for model, names in ((TEXT, TEXT_CELLS), (PATCHED, PATCHED_CELLS))
+    for name in names
+]
+
+
+@pytest.mark.parametrize(("model", "name"), TRANSFORMERS)
+def test_a_network_with_every_layer_of_transformers_passes_the_parity_check(
+    check: Check, name: str, model: Model, tmp_path: Path
+) -> None:
+    assert_passes(check(name, task(name, model, 4, 3, tmp_path)), model)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from polybench.networks.network_file import FINGERPRINT_MARK, network_of, networ
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.networks.toml_text import TomlText
 from polybench.planning.study_file import read_network
-from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
+from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 
 
 def parsed(text: str) -> Model:
@@ -27,7 +27,9 @@ OTHERS = (find_model(name) for name in ("catdog-7", "catdog-2@96", "conv 3x3 8->
 
 
 @pytest.mark.parametrize(
-    "model", [*MODELS.values(), *OTHERS, EVERYTHING, DROPOUTS, SEQUENCES, FEATURES], ids=lambda model: model.name
+    "model",
+    [*MODELS.values(), *OTHERS, EVERYTHING, DROPOUTS, SEQUENCES, FEATURES, TEXT, PATCHED],
+    ids=lambda model: model.name,
 )
 def test_every_network_reads_back_from_its_file_and_from_a_study(model: Model) -> None:
     read = parsed(network_toml(model))

@@ -41,7 +41,7 @@ BAD = {
     '[[layers]]\ntype = "dropout"\nrate = 1.0': "5: rate is 1.0: Expected `float` < 1.0",
     '[[layers]]\ntype = "batch_norm"\nepsilon = nan': "5: epsilon is nan: ",
     '[[layers]]\ntype = "lstm"\nunits = 3\nbiases = 3': "6: biases is 3: write 1 or 2",
-    '[[layers]]\ntype = "lstm"\nunits = 3': "3: lstm1: expected (time, 8), got (3, 8, 8) (lstm1; its input",
+    '[[layers]]\ntype = "lstm"\nunits = 3': "3: lstm1: expected (time, 8), got (3, 8, 8); add a patches layer before it (lstm1; its input",
     '[[layers]]\ntype = "embedding"\nfeatures = 3': "3: an embedding needs tokens: it must be the first layer",
     '[[layers]]\ntype = "residual"': "3: a residual block needs a body",
     '[[layers]]\ntype = "residual"\nbody = []': "5: expected a list of layers, got []",
@@ -85,7 +85,7 @@ AROUND = {
     "classes = 2": ("classes = 1000", "2: classes is 1000: Expected `int` <= 256"),
     "classes = 2\n": ("", "1: classes is missing: required are classes, input, layers"),
     "outputs = 2\n": ("outputs = 3\n", "12: the last layer has 3 outputs, but there are 2 classes"),
-    'type = "flatten"\n': ('type = "relu"\n', "12: dense1: expected one axis of features, got (4, 6, 6)"),
+    'type = "flatten"\n': ('type = "relu"\n', "12: dense1: expected features or a sequence, got (4, 6, 6)"),
     "outputs = 4": ("outputs = 4\nname = 'a b'", "7: name is 'a b': expected a short name of letters"),
 }  # fmt: skip
 TRAINING = {

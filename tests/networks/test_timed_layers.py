@@ -3,12 +3,14 @@ from __future__ import annotations
 import pytest
 
 from polybench.networks import MODELS
-from polybench.networks.layers import Operation, Residual
+from polybench.networks.layers import Dense, Layer, Operation, Residual, walk
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import split_layers
-from tests.example_networks import EVERYTHING, SEQUENCES
+from tests.example_networks import EVERYTHING, PATCHED, SEQUENCES, TEXT
 
-every_model = pytest.mark.parametrize("model", [*MODELS.values(), EVERYTHING, SEQUENCES], ids=lambda model: model.name)
+every_model = pytest.mark.parametrize(
+    "model", [*MODELS.values(), EVERYTHING, SEQUENCES, TEXT, PATCHED], ids=lambda model: model.name
+)
 
 
 def test_convolution_and_its_relu_are_one_timed_layer() -> None:
@@ -40,7 +42,7 @@ def test_residual_block_is_named_after_its_layers() -> None:
 def test_timed_layers_are_in_the_order_of_their_activations(model: Model) -> None:
     layers = [(Residual(()) if isinstance(layer, Residual) else layer, shape) for layer, shape in model.activations()]
     found = split_layers(model)
-    assert [layer for timed in found for layer in timed.layers] == [layer for layer, _ in layers]
+    assert [layer for timed in found for layer in timed.layers] == [_alone(layer) for layer, _ in layers]
     shapes = iter(layers)
     for timed in found:
         *_, (_, shape) = [next(shapes) for _ in timed.layers]
@@ -48,10 +50,19 @@ def test_timed_layers_are_in_the_order_of_their_activations(model: Model) -> Non
     assert len({layer.name for layer in found}) == len(found)
 
 
+def _alone(layer: Layer) -> Layer:
+    """A tied layer has the shared weight itself."""
+    if isinstance(layer, Dense) and layer.tied:
+        return Dense(layer.tied, layer.inputs, layer.outputs, bias=False)
+    return layer
+
+
 @every_model
 def test_each_weight_belongs_to_one_timed_layer(model: Model) -> None:
     found = [name for layer in split_layers(model) for name in layer.weight_shapes()]
-    assert found == list(model.weight_shapes())
+    assert list(dict.fromkeys(found)) == list(model.weight_shapes())
+    tied = [layer for layer in walk(model.layers) if isinstance(layer, Dense) and layer.tied]
+    assert len(found) == len(model.weight_shapes()) + len(tied)  # alone, a tied layer has the shared weight
     for layer in split_layers(model):
         in_a_gradient = any(gradient.wrt_weights for gradient in layer.gradients())
         assert in_a_gradient == bool(layer.weight_shapes()), layer.name

@@ -20,7 +20,7 @@ from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
-from polybench.parity_check.comparison import FLOAT64_TOLERANCE, FLOAT64_TOLERANCE_WITH_BATCH_NORM
+from polybench.parity_check.comparison import FLOAT64_TOLERANCE, FLOAT64_TOLERANCE_WITH_NORM
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Request
 from polybench.schema.parity import ParityCheck
@@ -389,7 +389,7 @@ def test_batch_norm_has_its_own_tolerance_and_running_statistics_are_weights(che
     parity = check("Correct", model=EVERYTHING)
     assert parity.status == "pass"
     assert parity.float64 is not None
-    assert parity.float64.tolerance == FLOAT64_TOLERANCE_WITH_BATCH_NORM
+    assert parity.float64.tolerance == FLOAT64_TOLERANCE_WITH_NORM
     compared = {t.name for t in parity.tensors if t.part == "float64" and t.kind == "weight"}
     assert compared == set(EVERYTHING.tensor_shapes())
 

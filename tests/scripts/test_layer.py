@@ -124,9 +124,11 @@ def test_every_layer_with_weights_has_a_program_in_each_language() -> None:
 def test_expressions_have_the_options_of_the_layer() -> None:
     layer = Conv("conv", 3, 16, 5, stride=2, padding=1, bias=False)
     assert layer_expressions(layer, 2) == {  # Keras does not have this padding
-        "layer_torch.py": "nn.Conv2d(3, 16, 5, stride=2, padding=1, bias=False)",
-        "layer_flux.jl": "Conv((5, 5), 3 => 16; stride = 2, pad = 1, bias = false)",
+        "layer_torch.py": "nn.Conv2d(3, 16, 5, stride=2, padding=1, groups=1, bias=False)",
+        "layer_flux.jl": "Conv((5, 5), 3 => 16; stride = 2, pad = 1, groups = 1, bias = false)",
     }
     same = msgspec.structs.replace(layer, stride=1, padding="same")
-    assert layer_expressions(same, 2)["layer_tf.py"] == 'keras.layers.Conv2D(16, 5, 1, "same", use_bias=False)'
+    assert (
+        layer_expressions(same, 2)["layer_tf.py"] == 'keras.layers.Conv2D(16, 5, 1, "same", groups=1, use_bias=False)'
+    )
     assert layer_expressions(BatchNorm("norm", 16), 0)["layer_torch.py"] == "nn.BatchNorm1d(16, eps=1e-05)"

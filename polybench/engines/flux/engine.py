@@ -20,6 +20,7 @@ from polybench.engines.shared.batches import as_dtype, as_input, dropout_masks, 
 from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Layer, Operation
+from polybench.networks.network_file import without_none
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
@@ -327,7 +328,7 @@ def addresses(arrays: Weights) -> tuple[int, ...]:
 
 def layers_toml(layers: Sequence[Layer]) -> str:
     """Return the layers as TOML, which `records` in `julia/src/network.jl` reads."""
-    return tomli_w.dumps({"layers": msgspec.to_builtins(layers)})
+    return tomli_w.dumps({"layers": without_none(msgspec.to_builtins(layers))})
 
 
 def _means(total: tuple[int, int], n: int) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.engines.shared.frameworks import reject_transformers, unsupported_layer
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, ReLU, walk
 
@@ -21,6 +21,7 @@ _THROUGH_RELU = ("enzyme", "mooncake")
 
 def validate(job: Job) -> None:
     """Raise EngineUnavailable, with an alternative, if the job is not supported."""
+    reject_transformers("Flux.jl", job.model)
     for layer in walk(job.model.layers):
         if isinstance(layer, LSTM) and (lacks := _unsupported_lstm_options(layer)):
             raise unsupported_layer("Flux.jl", layer, *lacks)

@@ -131,7 +131,7 @@ class JaxEngine(Engine):
     def count_correct(self, images: Array, labels: Array) -> int:
         batch = jax.device_put(as_input(images, self._job.dtype), self._placement.state)
         logits = self._functions.logits(self._state.weights, self._state.running, batch)
-        return int((np.asarray(logits).argmax(axis=1) == labels).sum())
+        return int((np.asarray(logits).argmax(axis=-1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
         (step,) = self._with_masks([step])

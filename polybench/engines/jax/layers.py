@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from polybench.networks import layers as spec
+from polybench.networks.sequence_layers import GATES, REVERSE
 
 Tensors = Mapping[str, Any]
 """JAX arrays by canonical name, `layer_name.tensor`."""
@@ -46,13 +47,18 @@ class Inference:
         match layer:
             case spec.Conv():
                 weight = self._weights[f"{layer.name}.weight"].astype(x.dtype)
-                y = lax.conv_general_dilated(x, weight, (layer.stride,) * 2, [(layer.pad,) * 2] * 2)
+                stride, padding = (layer.stride,) * 2, [(layer.pad,) * 2] * 2
+                y = lax.conv_general_dilated(x, weight, stride, padding, feature_group_count=layer.groups)
                 return y + self._per_channel(f"{layer.name}.bias", y) if layer.bias else y
             case spec.Dense():
-                weight, bias = (self._weights[f"{layer.name}.{name}"] for name in ("weight", "bias"))
-                return x @ weight.T.astype(x.dtype) + bias.astype(x.dtype)
+                y = x @ self._weights[layer.weight_name].T.astype(x.dtype)
+                return y + self._weights[f"{layer.name}.bias"].astype(x.dtype) if layer.bias else y
             case spec.BatchNorm():
                 return self._batch_norm(layer, x)
+            case spec.LayerNorm():
+                return self._layer_norm(layer, x)
+            case spec.GroupNorm():
+                return self._group_norm(layer, x)
             case spec.Dropout():
                 return self._dropout(layer, x)
             case spec.MaxPool():
@@ -63,6 +69,12 @@ class Inference:
                 return x.mean((2, 3))
             case spec.ReLU():
                 return jax.nn.relu(x)
+            case spec.ReLU6():
+                return jax.nn.relu6(x)
+            case spec.GELU():
+                return jax.nn.gelu(x, approximate=layer.approximate == "tanh")
+            case spec.SiLU():
+                return jax.nn.silu(x)
             case spec.Flatten():
                 return x.reshape(len(x), -1)
             case spec.Residual():
@@ -75,6 +87,20 @@ class Inference:
                 return lstm(layer, weights, x)
             case spec.MeanOverTime():
                 return x.mean(1)
+            case spec.Attention():
+                return self._attention(layer, x)
+            case spec.Positions():
+                return x + self._weights[f"{layer.name}.weight"][: x.shape[1]].astype(x.dtype)
+            case spec.Patches():
+                weight = self._weights[f"{layer.name}.weight"].astype(x.dtype)
+                y = lax.conv_general_dilated(x, weight, (layer.size,) * 2, "VALID")
+                y = y.reshape(*y.shape[:2], -1).swapaxes(1, 2)
+                return y + self._weights[f"{layer.name}.bias"].astype(x.dtype) if layer.bias else y
+            case spec.ClassToken():
+                token = self._weights[f"{layer.name}.token"].astype(x.dtype)
+                return jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, len(token))), x], axis=1)
+            case spec.FirstPosition():
+                return x[:, 0]
             case _:
                 assert_never(layer)
 
@@ -89,6 +115,30 @@ class Inference:
         mean, variance = (value.reshape(-1, *(1,) * (x.ndim - 2)) for value in statistics)
         weight, bias = (self._per_channel(f"{layer.name}.{name}", x_full) for name in ("weight", "bias"))
         return (weight * (x_full - mean) * lax.rsqrt(variance + layer.epsilon) + bias).astype(x.dtype)
+
+    def _layer_norm(self, layer: spec.LayerNorm, x: Any) -> Any:
+        """Normalize each position in the weights' dtype, as Flax does, and return the dtype of `x`."""
+        weight = self._weights[f"{layer.name}.weight"]
+        y = _normalize(x.astype(weight.dtype), layer.epsilon) * weight
+        return (y + self._weights[f"{layer.name}.bias"] if layer.bias else y).astype(x.dtype)
+
+    def _group_norm(self, layer: spec.GroupNorm, x: Any) -> Any:
+        """Normalize groups of channels in the weights' dtype, and return the dtype of `x`."""
+        weight, bias = (self._weights[f"{layer.name}.{name}"][:, None, None] for name in ("weight", "bias"))
+        groups = x.astype(weight.dtype).reshape(len(x), layer.groups, -1)
+        return (_normalize(groups, layer.epsilon).reshape(x.shape) * weight + bias).astype(x.dtype)
+
+    def _attention(self, layer: spec.Attention, x: Any) -> Any:
+        """Multi-head self-attention with a product each for query, key and value, as in Flax."""
+
+        def project(projection: str, x: Any) -> Any:
+            y = x @ self._weights[f"{layer.name}.{projection}_weight"].T.astype(x.dtype)
+            return y + self._weights[f"{layer.name}.{projection}_bias"].astype(x.dtype) if layer.bias else y
+
+        heads = (*x.shape[:2], layer.heads, -1)
+        q, k, v = (project(projection, x).reshape(heads) for projection in ("query", "key", "value"))
+        attend = attend_in_float64 if x.dtype == jnp.float64 else jax.nn.dot_product_attention
+        return project("output", attend(q, k, v, is_causal=layer.causal).reshape(x.shape))
 
     def _statistics(self, layer: spec.BatchNorm, x: Any) -> tuple[Any, Any]:  # noqa: ARG002 - used in training
         return self._running[f"{layer.name}.running_mean"], self._running[f"{layer.name}.running_variance"]
@@ -126,6 +176,23 @@ class Training(Inference):
         return jnp.where(mask, x / (1 - layer.rate), 0)
 
 
+def attend_in_float64(q: Any, k: Any, v: Any, *, is_causal: bool) -> Any:
+    """Compute `jax.nn.dot_product_attention`, which always has its softmax in float32, in float64.
+
+    See `_dot_product_attention_core` in jax/_src/nn/functions.py, jax 0.10.2. Timed steps use float32.
+    """
+    scores = jnp.einsum("bqhs,bkhs->bhqk", q, k) / q.shape[-1] ** 0.5
+    if is_causal:
+        scores = jnp.where(jnp.tri(q.shape[1], dtype=bool), scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhs->bqhs", jax.nn.softmax(scores), v)
+
+
+def _normalize(x: Any, epsilon: float) -> Any:
+    """Compute (x - mean) / sqrt(variance + epsilon) over the last axis."""
+    centered = x - x.mean(-1, keepdims=True)
+    return centered * lax.rsqrt(x.var(-1, keepdims=True) + epsilon)
+
+
 def _window_arguments(pool: spec.MaxPool | spec.AveragePool) -> tuple[tuple[int, ...], tuple[int, ...], str]:
     """Return window sizes, strides and padding for `lax.reduce_window`."""
     return (1, 1, pool.size, pool.size), (1, 1, pool.stride, pool.stride), "VALID"
@@ -136,7 +203,7 @@ def lstm(layer: spec.LSTM, weights: Mapping[str, Any], x: Any) -> Any:
     forwards = _run_direction(layer, weights, x, "")
     if not layer.bidirectional:
         return forwards if layer.sequence else forwards[:, -1]
-    backwards = _run_direction(layer, weights, x[:, ::-1], spec.REVERSE)
+    backwards = _run_direction(layer, weights, x[:, ::-1], REVERSE)
     if layer.sequence:
         return jnp.concatenate([forwards, backwards[:, ::-1]], axis=-1)
     return jnp.concatenate([forwards[:, -1], backwards[:, -1]], axis=-1)
@@ -155,7 +222,7 @@ def _run_direction(layer: spec.LSTM, weights: Mapping[str, Any], x: Any, directi
 
     def cell_step(carry: Any, rows: Any) -> Any:
         h, c = carry
-        i, f, g, o = jnp.split(rows + h @ recurrent, len(spec.GATES), axis=-1)
+        i, f, g, o = jnp.split(rows + h @ recurrent, len(GATES), axis=-1)
         c = s(f) * c + s(i) * jnp.tanh(g)
         h = s(o) * jnp.tanh(c)
         return (h, c), h

@@ -15,6 +15,7 @@ from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.keras.backend import Backend
 from polybench.engines.shared.batches import as_input, scheduled_steps
+from polybench.engines.shared.frameworks import reject_transformers
 from polybench.engines.shared.keras_layers import conventions
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.keras_model import CanonicalModel
@@ -45,6 +46,7 @@ class KerasEngine(Engine):
         if job.device != "cpu":
             raise EngineUnavailable("polybench supports Keras on the CPU only", "use --devices cpu")
 
+        reject_transformers("Keras", job.model)
         self._job = job
         self._backend.configure_process(job)
         set_float64_support(self._name == "tensorflow" or job.dtype == "float64")

@@ -80,7 +80,7 @@ class ReferenceEngine(Engine):
         return self._loss
 
     def count_correct(self, images: Array, labels: Array) -> int:
-        return int((self.logits(images).argmax(axis=1) == labels).sum())
+        return int((self.logits(images).argmax(axis=-1) == labels).sum())
 
     def statistics_after(self, step: int) -> Weights:
         return self._pass(step).state

@@ -2,21 +2,18 @@
 
 Each function takes a batch x and returns (y, backward). `backward(dy)` takes the gradient of the loss with
 respect to y and returns the gradients with respect to x and, by name, to the layer's own weights. Images are
-(batch, channels, height, width), in float64. Convolution and pooling are in `conv_pool`.
+(batch, channels, height, width), in float64. Layers for sequences are in `sequence_layers`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-
-from polybench.networks.layers import GATES, REVERSE
 
 Array = NDArray[np.float64]
 Backward = Callable[[Array], tuple[Array, dict[str, Array]]]
@@ -26,6 +23,34 @@ Output = tuple[Array, Backward]
 def relu(x: Array, at_zero: float = 0.0) -> Output:
     """Compute max(x, 0), with the derivative `at_zero` at 0."""
     return np.maximum(x, 0), lambda dy: (dy * np.heaviside(x, at_zero), {})
+
+
+def relu6(x: Array) -> Output:
+    """Compute min(max(x, 0), 6), with the derivative 0 at 0 and 6."""
+    return np.clip(x, 0, 6), lambda dy: (dy * ((x > 0) & (x < 6)), {})
+
+
+def silu(x: Array) -> Output:
+    """Compute x s(x) with s(x) = 1 / (1 + exp(-x))."""
+    s = 0.5 * (1 + np.tanh(0.5 * x))
+    return x * s, lambda dy: (dy * s * (1 + x * (1 - s)), {})
+
+
+def gelu(x: Array) -> Output:
+    """Compute x P(x) with the normal distribution P, whose derivative is the normal density."""
+    from scipy.special import erf
+
+    p = 0.5 * (1 + erf(x / math.sqrt(2)))
+    density = np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
+    return x * p, lambda dy: (dy * (p + x * density), {})
+
+
+def gelu_tanh(x: Array) -> Output:
+    """Compute the approximation 0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    scale, cubic = math.sqrt(2 / math.pi), 0.044715
+    t = np.tanh(scale * (x + cubic * x**3))
+    du = scale * (1 + 3 * cubic * x**2)
+    return 0.5 * x * (1 + t), lambda dy: (dy * 0.5 * (1 + t + x * (1 - t**2) * du), {})
 
 
 def flatten(x: Array) -> Output:
@@ -38,9 +63,15 @@ def dropout(x: Array, mask: Array) -> Output:
     return x * mask, lambda dy: (dy * mask, {})
 
 
-def dense(x: Array, weight: Array, bias: Array) -> Output:
-    """Compute y = x W' + b."""
-    return x @ weight.T + bias, lambda dy: (dy @ weight, {"weight": dy.T @ x, "bias": dy.sum(axis=0)})
+def dense(x: Array, weight: Array, bias: Array | None = None) -> Output:
+    """Compute y = x W' + b over the last axis."""
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        rows = dy.reshape(-1, len(weight))
+        gradients = {"weight": rows.T @ x.reshape(-1, x.shape[-1])}
+        return dy @ weight, gradients if bias is None else gradients | {"bias": rows.sum(axis=0)}
+
+    return x @ weight.T if bias is None else x @ weight.T + bias, backward
 
 
 Rows = NDArray[np.int64] | None
@@ -82,6 +113,42 @@ def batch_norm(
     return weight.reshape(shape) * z + bias.reshape(shape), backward
 
 
+def layer_norm(x: Array, weight: Array, bias: Array | None, epsilon: float) -> Output:
+    """Normalize each position over its features: y = weight z + bias."""
+    z, z_backward = _normalize(x, epsilon)
+    axes = tuple(range(x.ndim - 1))
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        gradients = {"weight": (dy * z).sum(axis=axes)} | ({} if bias is None else {"bias": dy.sum(axis=axes)})
+        return z_backward(dy * weight), gradients
+
+    return weight * z if bias is None else weight * z + bias, backward
+
+
+def group_norm(x: Array, weight: Array, bias: Array, groups: int, epsilon: float) -> Output:
+    """Normalize each image over all pixels of a group of channels: y = weight z + bias, for each channel."""
+    grouped, z_backward = _normalize(x.reshape(len(x), groups, -1), epsilon)
+    z, axes, scale = grouped.reshape(x.shape), _all_but_channels(x), weight[:, None, None]
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        dx = z_backward((dy * scale).reshape(grouped.shape)).reshape(x.shape)
+        return dx, {"weight": (dy * z).sum(axis=axes), "bias": dy.sum(axis=axes)}
+
+    return scale * z + bias[:, None, None], backward
+
+
+def _normalize(x: Array, epsilon: float) -> tuple[Array, Callable[[Array], Array]]:
+    """Compute z = (x - mean) / sqrt(variance + epsilon) over the last axis, and the gradient of x from that of z."""
+    deviation = np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
+    z = (x - x.mean(axis=-1, keepdims=True)) / deviation
+
+    def backward(dz: Array) -> Array:
+        means = dz.mean(axis=-1, keepdims=True) + z * (dz * z).mean(axis=-1, keepdims=True)
+        return np.asarray((dz - means) / deviation)
+
+    return z, backward
+
+
 def batch_statistics(x: Array, partial_sums: int = 0, rows: Rows = None) -> tuple[Array, Array]:
     """Compute mean and variance of each channel over the batch; the variance is divided by n.
 
@@ -108,27 +175,31 @@ def _float32_mean(pixels: NDArray[np.float32], partial_sums: int) -> NDArray[np.
 
 
 def cross_entropy(logits: Array, labels: NDArray[np.int64], rows: Rows = None) -> tuple[float, Array]:
-    """Compute the mean of -log softmax(logits)[label], and its gradient with respect to the logits."""
-    images = np.arange(len(labels))
+    """Compute the mean of -log softmax(logits)[label], and its gradient with respect to the logits.
+
+    Logits are (batch, classes) or (batch, time, classes); the mean is over all labels.
+    """
     # Subtracting the largest logit does not change the result, and prevents exp from overflowing.
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_softmax = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    dlogits = np.exp(log_softmax)
-    dlogits[images, labels] -= 1
-    counts = count_images(logits, rows)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_softmax = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    target = np.arange(logits.shape[-1]) == labels[..., None]
+    counts = np.broadcast_to(count_images(logits, rows), (*labels.shape, 1))
     shares = counts / counts.sum()
-    return float(-(shares[:, 0] * log_softmax[images, labels]).sum()), shares * dlogits
+    return float(-(shares * target * log_softmax).sum()), shares * (np.exp(log_softmax) - target)
 
 
 def _all_but_channels(x: Array) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pad: int = 0) -> Output:
+def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pad: int = 0, groups: int = 1) -> Output:
     """Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c,s i+p-pad,s j+q-pad] weight[o,c,p,q].
 
-    The input window of every output pixel becomes a row of a matrix (im2col), followed by a single product.
+    The input window of every output pixel becomes a row of a matrix (im2col), followed by a single product. A group
+    of outputs sums over its group of inputs only.
     """
+    if groups > 1:
+        return _grouped_conv(x, weight, bias, stride, pad, groups)
     outputs, channels, kernel, _ = weight.shape
     padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = _windows(padded, kernel, stride)
@@ -147,6 +218,20 @@ def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pa
         return dpadded[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], gradients
 
     return y.reshape(images, height, width, outputs).transpose(0, 3, 1, 2), backward
+
+
+def _grouped_conv(x: Array, weight: Array, bias: Array | None, stride: int, pad: int, groups: int) -> Output:
+    biases = [None] * groups if bias is None else np.split(bias, groups)
+    inputs = zip(np.split(x, groups, axis=1), np.split(weight, groups), biases, strict=True)
+    outputs, backwards = zip(*(conv(*each, stride, pad) for each in inputs), strict=True)
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        parts = np.split(dy, groups, axis=1)
+        dx, gradients = zip(*(back(part) for back, part in zip(backwards, parts, strict=True)), strict=True)
+        names = gradients[0]
+        return np.concatenate(dx, axis=1), {name: np.concatenate([each[name] for each in gradients]) for name in names}
+
+    return np.concatenate(outputs, axis=1), backward
 
 
 def max_pool(x: Array, size: int, stride: int, relative_tolerance: float) -> Output:
@@ -204,121 +289,3 @@ def _add_windows(shape: tuple[int, ...], dwindows: Array, stride: int) -> Array:
         columns = slice(q, q + stride * (width - 1) + 1, stride)
         dx[:, :, rows, columns] += dwindows[..., p, q]
     return dx
-
-
-def embedding(tokens: NDArray[np.integer], weight: Array) -> Output:
-    """Compute y = weight[tokens]; the gradient of a row is the sum over all of its tokens."""
-
-    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        dweight = np.zeros_like(weight)
-        np.add.at(dweight, tokens, dy)
-        return np.zeros(tokens.shape), {"weight": dweight}
-
-    return weight[tokens], backward
-
-
-def mean_over_time(x: Array) -> Output:
-    """Mean of each feature over a sequence."""
-    time = x.shape[1]
-    return x.mean(axis=1), lambda dy: (np.repeat(dy[:, None] / time, time, axis=1), {})
-
-
-class Activation(NamedTuple):
-    """Activation function of x, and its derivative as a function of x and y."""
-
-    of: Callable[[Array], Array]
-    derivative: Callable[[Array, Array], Array]
-
-
-SIGMOID = Activation(lambda x: 0.5 * (1 + np.tanh(0.5 * x)), lambda _, y: y * (1 - y))
-HARD_SIGMOID = Activation(lambda x: np.clip(0.2 * x + 0.5, 0, 1), lambda x, _: np.where(np.abs(x) < 2.5, 0.2, 0.0))
-RECURRENT = {"sigmoid": SIGMOID, "hard_sigmoid": HARD_SIGMOID}
-"""Recurrent activations by the names of `networks.layers.LSTM`."""
-
-
-def lstm(x: Array, tensors: Mapping[str, Array], activation: Activation, *, sequence: bool) -> Output:
-    """Compute an LSTM, bidirectional if `tensors` (named as in `weight_shapes`) has the second direction.
-
-    y is (batch, time, units of both) with `sequence`, else the last outputs, (batch, units of both).
-    """
-    forwards, forwards_back = _run_direction(x, tensors, "", activation)
-    if f"{REVERSE}weight" not in tensors:
-        y, last = (forwards, lambda dy: dy) if sequence else (forwards[:, -1], lambda dy: _gradient_at(x, dy, -1))
-        return y, lambda dy: forwards_back(last(dy))
-    reverse, reverse_back = _run_direction(x[:, ::-1], tensors, REVERSE, activation)
-    backwards = reverse[:, ::-1]
-    y = np.concatenate([forwards, backwards] if sequence else [forwards[:, -1], backwards[:, 0]], axis=-1)
-
-    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        dforwards, dbackwards = np.split(dy, 2, axis=-1)
-        if not sequence:
-            dforwards, dbackwards = _gradient_at(x, dforwards, -1), _gradient_at(x, dbackwards, 0)
-        dx, gradients = forwards_back(dforwards)
-        dx_reverse, reverse_gradients = reverse_back(dbackwards[:, ::-1])
-        return dx + dx_reverse[:, ::-1], gradients | reverse_gradients
-
-    return y, backward
-
-
-def _gradient_at(x: Array, dy: Array, time: int) -> Array:
-    """Expand the gradient of one time step's output to all time steps, with zeros."""
-    expanded = np.zeros((*x.shape[:2], dy.shape[-1]))
-    expanded[:, time] = dy
-    return expanded
-
-
-class _CellState(NamedTuple):
-    """Values of one time step that the backward pass needs."""
-
-    pre_activations: list[Array]
-    gates: list[Array]
-    previous_c: Array
-    tanh_c: Array
-
-
-def _run_direction(x: Array, tensors: Mapping[str, Array], prefix: str, s: Activation) -> tuple[Array, Backward]:
-    """Run one direction: h of each time step, (batch, time, units)."""
-    weight, recurrent = tensors[f"{prefix}weight"], tensors[f"{prefix}recurrent"]
-    biases = [name for name in (f"{prefix}bias", f"{prefix}recurrent_bias") if name in tensors]
-    batch, time, _ = x.shape
-    units = recurrent.shape[1]
-    inputs = x @ weight.T + sum(tensors[name] for name in biases)
-    h, c = np.zeros((2, batch, units))
-    outputs, states = np.empty((batch, time, units)), []
-    for t in range(time):
-        z = np.split(inputs[:, t] + h @ recurrent.T, len(GATES), axis=1)
-        i, f, o = (s.of(z[gate]) for gate in (0, 1, 3))
-        g = np.tanh(z[2])
-        previous_c, c = c, f * c + i * g
-        tanh_c = np.tanh(c)
-        outputs[:, t] = h = o * tanh_c
-        states.append(_CellState(z, [i, f, g, o], previous_c, tanh_c))
-
-    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        drows = np.empty((batch, time, len(GATES) * units))
-        dh, dc = np.zeros((2, batch, units))
-        for t in reversed(range(time)):
-            drows[:, t], dc = _cell_backward(states[t], dy[:, t] + dh, dc, s)
-            dh = drows[:, t] @ recurrent
-        # h of the previous time step, which is initially 0.
-        previous_h = np.concatenate([np.zeros((batch, 1, units)), outputs[:, :-1]], axis=1)
-        gradients = {
-            f"{prefix}weight": np.einsum("btr,bti->ri", drows, x),
-            f"{prefix}recurrent": np.einsum("btr,btu->ru", drows, previous_h),
-        }
-        return drows @ weight, gradients | {name: drows.sum(axis=(0, 1)) for name in biases}
-
-    return outputs, backward
-
-
-def _cell_backward(state: _CellState, dh: Array, dc: Array, s: Activation) -> tuple[Array, Array]:
-    """Compute the gradients of all gates' pre-activations, (batch, 4 units), and of the previous c."""
-    (i, f, g, o), z = state.gates, state.pre_activations
-    dc = dc + dh * o * (1 - state.tanh_c**2)
-    rows = [
-        dc * g * s.derivative(z[0], i),
-        dc * state.previous_c * s.derivative(z[1], f),
-        dc * i * (1 - g**2),
-        dh * state.tanh_c * s.derivative(z[3], o),
-    ]
-    return np.concatenate(rows, axis=1), dc * f

@@ -10,6 +10,7 @@ import numpy as np
 from polybench.engines.base import Array, LayerTensors, Weights
 from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
 from polybench.engines.reference import layers
+from polybench.engines.reference import sequence_layers as sequences
 from polybench.engines.reference.layers import Backward, Output
 from polybench.engines.shared.batches import as_input
 from polybench.networks import layers as spec
@@ -57,9 +58,9 @@ def loss_and_gradients(
 ) -> Pass:
     """Compute the mean cross-entropy of a training batch and its gradients, in float64.
 
-    Inputs are (batch, *model.input_shape), any float dtype, or integer tokens; labels (batch,), int64. `masks` are the
-    dropout masks by layer name; `observe` is called with the tensors of every layer. Without `observe`, images with
-    equal values, label and masks are computed once.
+    Inputs are (batch, *model.input_shape), any float dtype, or integer tokens; labels (batch, *label_shape), int64.
+    `masks` are the dropout masks by layer name; `observe` is called with the tensors of every layer. Without
+    `observe`, images with equal values, label and masks are computed once.
     """
     masks = masks or {}
     rows: layers.Rows = None
@@ -100,17 +101,32 @@ def _sequence(sequence: Sequence[spec.Layer], x: Array, context: _Context) -> Ou
         y, backward = _layer(layer, x, context)
         if not isinstance(layer, spec.Residual):
             backward = _with_observer(x, y, backward, context.observe)
-        backwards.append((getattr(layer, "name", ""), backward))
+        backwards.append((layer, backward))
         x = y
 
     def sequence_backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         gradients: dict[str, Array] = {}
-        for name, backward in reversed(backwards):
+        for layer, backward in reversed(backwards):
             dy, layer_gradients = backward(dy)
-            gradients |= {f"{name}.{key}" if name else key: value for key, value in layer_gradients.items()}
+            gradients = add_gradients(
+                gradients, {_full_name(layer, key): value for key, value in layer_gradients.items()}
+            )
         return dy, gradients
 
     return x, sequence_backward
+
+
+def _full_name(layer: spec.Layer, key: str) -> str:
+    """Return the name of a layer's tensor in the network; those of a residual block have it already."""
+    if isinstance(layer, spec.Dense) and key == "weight":
+        return layer.weight_name
+    return f"{layer.name}.{key}" if isinstance(layer, spec.Named) else key
+
+
+def add_gradients(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:
+    """Merge gradients by name; a weight that two layers share gets the sum."""
+    shared = {name: first[name] + value for name, value in second.items() if name in first}
+    return {**first, **second, **shared}
 
 
 def _with_observer(x: Array, y: Array, backward: Backward, observe: LayerObserver) -> Backward:
@@ -127,9 +143,15 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
     match layer:
         case spec.Conv(name=name):
             bias = weights[f"{name}.bias"] if layer.bias else None
-            return layers.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad)
+            return layers.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad, layer.groups)
         case spec.Dense(name=name):
-            return layers.dense(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+            return layers.dense(x, weights[layer.weight_name], weights[f"{name}.bias"] if layer.bias else None)
+        case spec.LayerNorm(name=name):
+            bias = weights[f"{name}.bias"] if layer.bias else None
+            return layers.layer_norm(x, weights[f"{name}.weight"], bias, layer.epsilon)
+        case spec.GroupNorm(name=name):
+            weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+            return layers.group_norm(x, weight, bias, layer.groups, layer.epsilon)
         case spec.BatchNorm(name=name):
             rows = context.rows
             mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums, rows)
@@ -147,18 +169,35 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
             return layers.global_average_pool(x)
         case spec.ReLU():
             return layers.relu(x, context.conventions.relu_at_zero)
+        case spec.ReLU6():
+            return layers.relu6(x)
+        case spec.GELU():
+            return layers.gelu(x) if layer.approximate == "none" else layers.gelu_tanh(x)
+        case spec.SiLU():
+            return layers.silu(x)
         case spec.Flatten():
             return layers.flatten(x)
         case spec.Residual():
             return _residual(layer, x, context)
         case spec.Embedding(name=name):
-            return layers.embedding(x, weights[f"{name}.weight"])
+            return sequences.embedding(x, weights[f"{name}.weight"])
         case spec.LSTM(name=name):
             tensors = {tensor: weights[f"{name}.{tensor}"] for tensor in layer.weight_shapes()}
-            activation = layers.RECURRENT[layer.recurrent_activation]
-            return layers.lstm(x, tensors, activation, sequence=layer.sequence)
+            activation = sequences.RECURRENT[layer.recurrent_activation]
+            return sequences.lstm(x, tensors, activation, sequence=layer.sequence)
         case spec.MeanOverTime():
-            return layers.mean_over_time(x)
+            return sequences.mean_over_time(x)
+        case spec.Attention(name=name):
+            tensors = {tensor: weights[f"{name}.{tensor}"] for tensor in layer.weight_shapes()}
+            return sequences.attention(x, tensors, layer.heads, causal=layer.causal)
+        case spec.Positions(name=name):
+            return sequences.positions(x, weights[f"{name}.weight"])
+        case spec.Patches(name=name):
+            return sequences.patches(x, weights[f"{name}.weight"], weights[f"{name}.bias"] if layer.bias else None)
+        case spec.ClassToken(name=name):
+            return sequences.class_token(x, weights[f"{name}.token"])
+        case spec.FirstPosition():
+            return sequences.first_position(x)
         case _:
             assert_never(layer)
 
@@ -171,7 +210,7 @@ def _residual(block: spec.Residual, x: Array, context: _Context) -> Output:
         context.observe(LayerTensors(body, dy, 2 * body, 2 * dy, {}))
         dshortcut, shortcut_gradients = shortcut_backward(dy)
         dbody, body_gradients = body_backward(dy)
-        return dbody + dshortcut, body_gradients | shortcut_gradients
+        return dbody + dshortcut, add_gradients(body_gradients, shortcut_gradients)
 
     return body + shortcut, backward
 
@@ -189,7 +228,7 @@ def _running_statistics(
 
 
 def logits(model: Model, weights: Weights, images: Array) -> Array:
-    """Compute logits (batch, classes), float64, of inputs (batch, *model.input_shape): floats or tokens."""
+    """Compute logits, float64, of inputs (batch, *model.input_shape): floats or tokens."""
     return _infer(model.layers, as_input(images, "float64"), weights)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import keras
 from keras import layers, ops, saving
@@ -13,6 +13,7 @@ from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
+from polybench.networks.sequence_layers import REVERSE
 
 _KERNEL = {"weight": "kernel", "bias": "bias"}
 _ATTRIBUTES = {
@@ -193,7 +194,7 @@ class _Builder(NamedTuple):
             case spec.MeanOverTime():
                 return layers.GlobalAveragePooling1D()
             case _:
-                assert_never(layer)
+                raise unsupported_layer("Keras", layer)
 
 
 def _name(layer: spec.Named) -> str:
@@ -250,5 +251,5 @@ def lstm(layer: spec.LSTM, name: str, extra_options: Mapping[str, Any]) -> Any:
 def lstm_variable(layer: Any, tensor: str) -> Any:
     """Return the variable of a layer from `lstm` for a canonical tensor."""
     if isinstance(layer, layers.Bidirectional):
-        layer = layer.backward_layer if tensor.startswith(spec.REVERSE) else layer.forward_layer
-    return getattr(layer.cell, _LSTM_ATTRIBUTES[tensor.removeprefix(spec.REVERSE)])
+        layer = layer.backward_layer if tensor.startswith(REVERSE) else layer.forward_layer
+    return getattr(layer.cell, _LSTM_ATTRIBUTES[tensor.removeprefix(REVERSE)])

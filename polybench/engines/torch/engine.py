@@ -81,7 +81,12 @@ class TorchEngine(Engine):
         self.set_initial_weights(weights)
         self._optimizer = make_optimizer(job.workload.optimizer, model.parameters(), foreach="foreach" in job.variants)
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
-        self._compute_loss = make_loss_function(self._replicas.wrap(model, self._device), self._device.type, autocast)
+        self._compute_loss = make_loss_function(
+            self._replicas.wrap(model, self._device),
+            self._device.type,
+            autocast=autocast,
+            flatten=bool(job.model.label_shape),
+        )
         if "compile" in job.variants:
             # In float64, compiled code may read a max-pool's gradient before it is written, as zero:
             # https://github.com/pytorch/pytorch/issues/185509, torch 2.13. This happens only if the compiler
@@ -170,7 +175,7 @@ class TorchEngine(Engine):
         with torch.inference_mode():
             # A copy, since PyTorch warns about read-only arrays such as the memory-mapped file.
             logits = model(self._to_device(torch.tensor(images)))
-            correct = logits.argmax(dim=1).cpu() == torch.tensor(labels)
+            correct = logits.argmax(dim=-1).cpu() == torch.tensor(labels)
         model.train()
         return int(correct.sum())
 
@@ -178,13 +183,13 @@ class TorchEngine(Engine):
         (step,) = self._with_masks([step])
         state = {name: _to_canonical(tensor) for name, tensor in self._state.items()}
         loss = self._compute_loss(*self._batches[step % len(self._batches)])
-        gradients = self._replicas.gradients(loss, list(self._parameters.values()))
+        gradients = self._network.gradients(self._parameters, partial(self._replicas.gradients, loss))
         for name, value in state.items():  # the forward pass has changed it
             self._state[name].copy_(torch.from_numpy(value))
         return Snapshot(
             self._replicas.mean(loss.detach()).item(),
-            {name: _to_canonical(gradient) for name, gradient in zip(self._parameters, gradients, strict=True)},
-            {name: _to_canonical(parameter.detach()) for name, parameter in self._parameters.items()} | state,
+            {name: _to_canonical(gradient) for name, gradient in gradients.items()},
+            {name: _to_canonical(parameter) for name, parameter in self._parameters.items()} | state,
         )
 
     def batch(self, step: int) -> tuple[Array, Array]:

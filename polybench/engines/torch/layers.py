@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
+from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 
 _OVERWRITABLE = (spec.BatchNorm, spec.Residual)
 """Layers whose output the next ReLU or addition may overwrite, as in torchvision's ResNets.
@@ -33,13 +35,27 @@ class Network(NamedTuple):
     named_modules: dict[str, Any]
 
     def tensors(self, names: Iterable[str]) -> dict[str, Any]:
-        """Parameters and buffers by canonical name, `layer_name.tensor`."""
-        tensors = {}
+        """Views of parameters and buffers by canonical name, `layer_name.tensor`."""
+        return {name: tensor.detach()[rows] for name, (tensor, rows) in self._locate(names).items()}
+
+    def gradients(self, names: Iterable[str], compute: Callable[[list[Any]], Sequence[Any]]) -> dict[str, Any]:
+        """Gradients by canonical name; `compute` returns those of a list of parameters."""
+        located = self._locate(names)
+        parameters = list({id(parameter): parameter for parameter, _ in located.values()}.values())
+        gradients = dict(zip(map(id, parameters), compute(parameters), strict=True))
+        return {name: gradients[id(parameter)][rows] for name, (parameter, rows) in located.items()}
+
+    def _locate(self, names: Iterable[str]) -> dict[str, tuple[Any, slice]]:
+        """Return the parameter or buffer that contains each canonical tensor, and its rows there."""
+        located = {}
         for name in names:
             layer, _, tensor = name.rpartition(".")
             module = self.named_modules[layer]
-            tensors[name] = getattr(module, _attribute(module, tensor))
-        return tensors
+            if isinstance(module, SelfAttention):
+                located[name] = module.locate(tensor)
+            else:
+                located[name] = getattr(module, _attribute(module, tensor)), slice(None)
+        return located
 
 
 def _attribute(module: Any, tensor: str) -> str:
@@ -79,6 +95,67 @@ class TimeMean(nn.Module):  # type: ignore[misc]
         return x.mean(dim=1)
 
 
+class SelfAttention(nn.Module):  # type: ignore[misc]
+    """Multi-head self-attention as in nanoGPT and timm: one product for query, key and value, then PyTorch's kernel."""
+
+    def __init__(self, layer: spec.Attention) -> None:
+        super().__init__()
+        self.heads, self.causal = layer.heads, layer.causal
+        self.query_key_value = nn.Linear(layer.features, 3 * layer.features, bias=layer.bias)
+        self.output = nn.Linear(layer.features, layer.features, bias=layer.bias)
+
+    def forward(self, x: Any) -> Any:
+        batch, time, features = x.shape
+        parts = self.query_key_value(x).split(features, dim=2)
+        q, k, v = (part.view(batch, time, self.heads, features // self.heads).transpose(1, 2) for part in parts)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.output(mixed.transpose(1, 2).reshape(batch, time, features))
+
+    def locate(self, tensor: str) -> tuple[Any, slice]:
+        """Return the parameter that contains a canonical tensor, and its rows there."""
+        projection, _, attribute = tensor.partition("_")
+        number, features = PROJECTIONS.index(projection), self.output.in_features
+        if projection == "output":
+            return getattr(self.output, attribute), slice(None)
+        return getattr(self.query_key_value, attribute), slice(number * features, (number + 1) * features)
+
+
+class Positions(nn.Module):  # type: ignore[misc]
+    """Adds a trained row to each position."""
+
+    def __init__(self, length: int, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(length, features))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.weight[: x.shape[1]]
+
+
+class Patches(nn.Conv2d):  # type: ignore[misc]
+    """Maps patches of an image to a sequence, as in timm."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x).flatten(2).transpose(1, 2)
+
+
+class ClassToken(nn.Module):  # type: ignore[misc]
+    """Adds a trained position before the first."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Any) -> Any:
+        return torch.cat([self.token.expand(len(x), 1, -1), x], dim=1)
+
+
+class FirstPosition(nn.Module):  # type: ignore[misc]
+    """The first position of (batch, time, features)."""
+
+    def forward(self, x: Any) -> Any:
+        return x[:, 0]
+
+
 class FixedMaskDropout(nn.Module):  # type: ignore[misc]
     """In training, multiplies its input by a mask set before each step; see `engines.shared.batches.dropout_masks`."""
 
@@ -107,15 +184,30 @@ class _Builder(NamedTuple):
         return nn.Sequential(*modules)
 
     def build(self, layer: spec.Layer, shape: spec.Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind
-        """Build the layer's module; with `in_place`, a ReLU may overwrite its input."""
+        """Build the layer's module; with `in_place`, a ReLU or ReLU6 may overwrite its input."""
         match layer:
             case spec.Conv():
-                return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias)
+                return nn.Conv2d(
+                    layer.inputs,
+                    layer.outputs,
+                    layer.kernel,
+                    layer.stride,
+                    layer.pad,
+                    groups=layer.groups,
+                    bias=layer.bias,
+                )
             case spec.Dense():
-                return nn.Linear(layer.inputs, layer.outputs)
+                linear = nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
+                if layer.tied is not None:
+                    linear.weight = self.named_modules[layer.tied].weight
+                return linear
             case spec.BatchNorm():
                 norm = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
                 return norm(layer.channels, eps=layer.epsilon, momentum=layer.momentum)
+            case spec.LayerNorm():
+                return nn.LayerNorm(layer.features, eps=layer.epsilon, bias=layer.bias)
+            case spec.GroupNorm():
+                return nn.GroupNorm(layer.groups, layer.channels, eps=layer.epsilon)
             case spec.Dropout():
                 return FixedMaskDropout() if self.fixed_masks else nn.Dropout(layer.rate)
             case spec.MaxPool():
@@ -126,6 +218,12 @@ class _Builder(NamedTuple):
                 return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
             case spec.ReLU():
                 return nn.ReLU(inplace=in_place)
+            case spec.ReLU6():
+                return nn.ReLU6(inplace=in_place)
+            case spec.GELU():
+                return nn.GELU(approximate=layer.approximate)
+            case spec.SiLU():
+                return nn.SiLU()
             case spec.Flatten():
                 return nn.Flatten()
             case spec.Residual():
@@ -142,6 +240,16 @@ class _Builder(NamedTuple):
                 return SequentialLSTM(layer)
             case spec.MeanOverTime():
                 return TimeMean()
+            case spec.Attention():
+                return SelfAttention(layer)
+            case spec.Positions():
+                return Positions(layer.length, layer.features)
+            case spec.Patches():
+                return Patches(layer.inputs, layer.outputs, layer.size, layer.size, bias=layer.bias)
+            case spec.ClassToken():
+                return ClassToken(layer.features)
+            case spec.FirstPosition():
+                return FirstPosition()
             case _:
                 assert_never(layer)
 
@@ -171,5 +279,5 @@ class SequentialLSTM(nn.LSTM):  # type: ignore[misc]
 
 def lstm_attribute(tensor: str) -> str:
     """Return `nn.LSTM`'s attribute name for a canonical tensor."""
-    direction = "_reverse" if tensor.startswith(spec.REVERSE) else ""
-    return _LSTM_ATTRIBUTES[tensor.removeprefix(spec.REVERSE)] + direction
+    direction = "_reverse" if tensor.startswith(REVERSE) else ""
+    return _LSTM_ATTRIBUTES[tensor.removeprefix(REVERSE)] + direction

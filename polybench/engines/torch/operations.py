@@ -46,6 +46,8 @@ def layer_operations(
 
 def step_operations(logits: Any, labels: Any, optimizer: Any) -> dict[Operation, OperationCall]:
     """Build the operations of a step outside of layers; the update uses a small constant gradient."""
+    if logits.ndim == 3:  # a prediction at each position
+        logits, labels = logits.flatten(0, 1), labels.flatten()
     logits = logits.detach().requires_grad_()
     all_parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     parameters = [parameter for parameter in all_parameters if parameter.requires_grad]

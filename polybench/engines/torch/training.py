@@ -22,18 +22,26 @@ from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECA
 WARMUP_STEPS = 3  # as in PyTorch's documentation
 
 
-def make_loss_function(model: Any, device_type: str, autocast: bool) -> Any:
-    """Make the function (images, labels) -> mean loss, a tensor; with `autocast`, the model runs in bf16."""
+def make_loss_function(model: Any, device_type: str, *, autocast: bool, flatten: bool) -> Any:
+    """Make the function (images, labels) -> mean loss, a tensor.
 
-    def compute_loss(images: Any, labels: Any) -> Any:
-        return F.cross_entropy(model(images), labels)
+    With `autocast`, the model runs in bf16. With `flatten`, logits and labels have an axis for time.
+    """
 
-    def compute_loss_with_autocast(images: Any, labels: Any) -> Any:
+    def compute_logits(images: Any) -> Any:
         with torch.autocast(device_type, dtype=torch.bfloat16):
             logits = model(images)
-        return F.cross_entropy(logits.float(), labels)
+        return logits.float()
 
-    return compute_loss_with_autocast if autocast else compute_loss
+    logits_of = compute_logits if autocast else model
+
+    def compute_loss(images: Any, labels: Any) -> Any:
+        return F.cross_entropy(logits_of(images), labels)
+
+    def compute_flat_loss(images: Any, labels: Any) -> Any:
+        return F.cross_entropy(logits_of(images).flatten(0, 1), labels.flatten())
+
+    return compute_flat_loss if flatten else compute_loss
 
 
 def make_training_step(compute_loss: Any, optimizer: Any) -> Any:

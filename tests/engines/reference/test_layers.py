@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polybench.engines.reference import layers
+from polybench.engines.reference import layers, sequence_layers
 from polybench.engines.reference.layers import Array, Output
 from polybench.networks.layers import LSTM
 
@@ -170,8 +170,8 @@ def tensors(layer: LSTM) -> dict[str, Array]:
 
 
 def outputs(layer: LSTM, x: Array, weights: dict[str, Array]) -> Array:
-    activation = layers.RECURRENT[layer.recurrent_activation]
-    return layers.lstm(x, weights, activation, sequence=layer.sequence)[0]
+    activation = sequence_layers.RECURRENT[layer.recurrent_activation]
+    return sequence_layers.lstm(x, weights, activation, sequence=layer.sequence)[0]
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -182,8 +182,8 @@ def test_the_backward_pass_of_an_lstm_is_the_derivative_of_its_forward_pass(
 ) -> None:
     layer = LSTM("lstm", 3, 2, bidirectional, sequence, **options)
     weights = tensors(layer)
-    activation = layers.RECURRENT[layer.recurrent_activation]
-    y, backward = layers.lstm(X, weights, activation, sequence=sequence)
+    activation = sequence_layers.RECURRENT[layer.recurrent_activation]
+    y, backward = sequence_layers.lstm(X, weights, activation, sequence=sequence)
     assert y.shape[1:] == layer.output_shape(X.shape[1:])
     dy = RANDOM.standard_normal(y.shape)
     dx, gradients = backward(dy)

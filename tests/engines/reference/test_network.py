@@ -12,7 +12,7 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Workload
-from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
+from tests.example_networks import EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.random((2, 4, 3, 9, 8), dtype=np.float32), RANDOM.integers(0, 3, (2, 4))
@@ -25,19 +25,22 @@ WEIGHTS = initial_weights(EVERYTHING, 0)
         (EVERYTHING, IMAGES[0]),
         (SEQUENCES, RANDOM.integers(0, 11, (4, 7), np.int32)),
         (FEATURES, RANDOM.random((4, 5, 4))),
+        (TEXT, RANDOM.integers(0, 11, (4, 7), np.int32)),
+        (PATCHED, RANDOM.random((4, 3, 9, 6))),
     ],
     ids=lambda value: value.name if isinstance(value, Model) else "",
 )
 def test_gradients_agree_with_finite_differences(model: Model, images: np.ndarray) -> None:
     masks = dropout_masks(model, 4, 0, 0)
+    labels = RANDOM.integers(0, model.classes, (4, *model.label_shape))
     weights = {name: value.astype(float) for name, value in initial_weights(model, 0).items()}
     # Values other than 0 and 1, which could hide an error.
     weights |= {name: value + 0.1 * RANDOM.random(value.shape) for name, value in weights.items()}
 
     def loss(changed: dict[str, np.ndarray]) -> float:
-        return loss_and_gradients(model, weights | changed, images, LABELS[0], masks=masks).loss
+        return loss_and_gradients(model, weights | changed, images, labels, masks=masks).loss
 
-    result = loss_and_gradients(model, weights, images, LABELS[0], masks=masks)
+    result = loss_and_gradients(model, weights, images, labels, masks=masks)
     assert list(result.gradients) == list(model.weight_shapes())
     assert list(result.state) == list(model.state_shapes())
     for name, gradient in result.gradients.items():
