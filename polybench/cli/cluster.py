@@ -152,9 +152,8 @@ def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions
         progress.flush_warnings([warning for document in documents for warning in document.warnings])
         text = render(table, options.format)
         message = f"saved as {', '.join(document.id for document in documents)}"
-        if result.unfinished_id is not None:
-            message += f"; resume with: polybench resume {result.unfinished_id}"
-        print_and_exit(text, options, store, message, *_exit_codes(result, documents))
+        hint = result.unfinished_id and f"resume with: polybench resume {result.unfinished_id}"
+        print_and_exit(text, options, store, message, *_exit_codes(result, documents), hint=hint)
 
 
 def _exit_codes(result: ClusterResult, documents: Sequence[StudyDocument]) -> list[int]:

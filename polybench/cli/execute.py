@@ -15,6 +15,7 @@ from polybench.cli.output import (
     check_writable,
     echo,
     exit_code,
+    interrupted_hint,
     parse_columns,
     print_and_exit,
     repeats_warnings_of,
@@ -133,7 +134,8 @@ def run_and_render(
         if explained.document is not None and options.format != "json":  # JSON has the statements already
             text += f"\n{render_body(explained.document, options.format)}"
         message = f"saved as {result.id}; print it again with: polybench show {result.id}"
-        print_and_exit(text, options, store, message, exit_code(result, parity_only=parity_only), explained.code)
+        codes = exit_code(result, parity_only=parity_only), explained.code
+        print_and_exit(text, options, store, message, *codes, hint=interrupted_hint(result.results))
 
 
 def print_plan(

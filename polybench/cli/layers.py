@@ -11,7 +11,7 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat, with_options
-from polybench.cli.output import OutputOptions, check_writable, echo, layers_exit_code, print_and_exit
+from polybench.cli.output import OutputOptions, check_writable, echo, interrupted_hint, layers_exit_code, print_and_exit
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import render
@@ -103,7 +103,9 @@ def layers(
         if scripts is not None and any(scripts.iterdir()) and not options.quiet:
             echo(f"wrote programs of the slowest operation to {scripts}", err=True)
         message = f"saved as {document.id}; polybench explain uses it"
-        print_and_exit(render(document, format, sort=order), options, store, message, layers_exit_code(document))
+        hint = interrupted_hint(document.configurations)
+        text = render(document, format, sort=order)
+        print_and_exit(text, options, store, message, layers_exit_code(document), hint=hint)
 
 
 def _with_single_layer(study: Study, layer: str | None, input: str | None) -> tuple[Study, str | None]:

@@ -21,7 +21,7 @@ from polybench.schema.measurements import AllocationsDocument, LayersDocument, P
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.printable import printable
-from polybench.schema.result import Result
+from polybench.schema.result import ConfigurationStatus, Result
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
@@ -87,21 +87,32 @@ def write(text: str | bytes, output: Path | None) -> None:
         raise PolybenchError(f"cannot write {output or 'to standard output'}: {error.strerror}") from error
 
 
-def print_and_exit(text: str, options: OutputOptions, store: Store | None, saved_message: str, *codes: int) -> NoReturn:
+def print_and_exit(
+    text: str, options: OutputOptions, store: Store | None, saved_message: str, *codes: int, hint: str | None = None
+) -> NoReturn:
     """Print a result, and on standard error that it is saved, and exit with the most severe code.
 
-    `store` is None if the result was not to be saved. The code is the first one if none of them is 130 or 1; a
+    `store` is None if the result was not to be saved. `hint` is how to continue an interrupted run; it is
+    the last line. The code is the first one if none of them is 130 or 1; a
     result that could not be saved adds 1.
     """
     has_failed_saves = store is not None and bool(store.failed_saves)
     try:
         write(text, options.output)
     finally:
-        if store is not None and not has_failed_saves and not options.quiet:
+        saved = [saved_message] if store is not None else []
+        interrupted = [f"interrupted; {hint}"] if hint else []
+        for line in [] if has_failed_saves or options.quiet else [*saved, *interrupted]:
             with contextlib.suppress(OSError):  # the reader of standard error may be gone
-                echo(saved_message, err=True)
+                echo(line, err=True)
     all_codes = (*codes, int(has_failed_saves))
     raise typer.Exit(next((severe for severe in (130, 1) if severe in all_codes), codes[0]))
+
+
+def interrupted_hint(results: Sequence[Result | ConfigurationStatus]) -> str | None:
+    """Return how to continue an interrupted run; None if it was not interrupted."""
+    hint = next((one.hint for one in results if one.status == "interrupted"), None)
+    return f"resume with: {hint}" if hint and hint.startswith("polybench") else hint
 
 
 def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:

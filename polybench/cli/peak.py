@@ -9,7 +9,14 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL, TableFormat, with_options
-from polybench.cli.output import OutputOptions, anonymize_if_requested, check_writable, peak_exit_code, write
+from polybench.cli.output import (
+    OutputOptions,
+    anonymize_if_requested,
+    check_writable,
+    interrupted_hint,
+    peak_exit_code,
+    print_and_exit,
+)
 from polybench.machine import interrupts
 from polybench.render import render
 from polybench.schema.options import Study
@@ -47,5 +54,6 @@ def peak(
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = run_peak(study, progress, argv=sys.argv[1:], quick=quick, remeasure=remeasure)
         # The cache keeps the host name, which is its key.
-        write(render(anonymize_if_requested(document, options), format), options.output)
-        raise typer.Exit(peak_exit_code(document))
+        text = render(anonymize_if_requested(document, options), format)
+        hint = interrupted_hint(document.configurations)
+        print_and_exit(text, options, None, "", peak_exit_code(document), hint=hint)

@@ -154,13 +154,15 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
             if problem := store.try_to_save(document):
                 echo(f"warning: {problem}", err=True)
             message += f", and the whole as {document.id}; print it with: polybench show {document.id}"
-        if outcome.resumable_id is not None:
-            message += f"; resume with: polybench resume {outcome.resumable_id}"
         for text in document.warnings:
             progress.on_warning(text)
         progress.flush_warnings(document.warnings)
         text = render(document, options.format, published=options.published)
-        print_and_exit(text, options, store, message, _exit_code([point.document for point in outcome.finished]))
+        code = _exit_code([point.document for point in outcome.finished])
+        hint = "run the command again" if code == 130 else None
+        if outcome.resumable_id is not None:
+            hint = f"resume with: polybench resume {outcome.resumable_id}"
+        print_and_exit(text, options, store, message, code, hint=hint)
 
 
 def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
