@@ -156,7 +156,7 @@ def lookup_or_suggest(name: str, table: Mapping[str, T], what: str) -> T:
     nearest = " or ".join(map(repr, matches))
     question = f"did you mean {nearest}? " if nearest else ""
     noun, *rest = what.split(" ")
-    plural = " ".join((f"{noun}s", *rest))
+    plural = " ".join((f"{noun}es" if noun.endswith("s") else f"{noun}s", *rest))
     valid = f"{plural} are: {', '.join(sorted(table))}" if table else f"the list of {plural} is empty"
     raise BadInput(f"unknown {what} {name!r}; {question}{valid}")
 

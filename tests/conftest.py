@@ -73,6 +73,7 @@ LONGEST = (
     "engines/flux/test_julia_package.py",
     "engines/test_optimizers.py",
     "engines/test_injected_bugs.py",
+    "engines/test_forward_pass.py",
     "engines/flux/test_parity.py",
     "engines/flux/test_worker.py",
     "test_notebooks.py",

@@ -14,6 +14,7 @@ from polybench.results.interference import inconclusive_reason, unaffected_step_
 from polybench.schema import units
 from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
 from polybench.schema.metadata import Host
+from polybench.schema.options import RENAME
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange, combine, difference_of_shifts, log_ratio_change
@@ -29,8 +30,8 @@ hour. Smaller differences rarely matter."""
 
 
 WORKLOAD = (
-    *("model", "dataset", "batch_size", "optimizer", "precision", "threads", "input", "loader_workers", "augment"),
-    "replicas",
+    *("pass_", "model", "dataset", "batch_size", "optimizer", "precision", "threads", "input", "loader_workers"),
+    *("augment", "replicas"),
 )
 """Fields of a result's workload; results that differ in one of them did different work."""
 
@@ -38,7 +39,7 @@ GLOBAL_SETTINGS = ("malloc", "pinned_cpus")
 """Settings that may change the times of all configurations."""
 
 _SETTINGS = (
-    *("model", "dataset", "data_sha256", "batch_size", "optimizer", "precision", "threads", "malloc"),
+    *("pass_", "model", "dataset", "data_sha256", "batch_size", "optimizer", "precision", "threads", "malloc"),
     *("pinned_cpus", "seed", "input", "loader_workers", "augment", "processes"),
 )
 _HOST = ("hostname", "os", "cpu", "cores", "threads", "memory_bytes", "gpus", "cpu_governor", "python")
@@ -140,7 +141,8 @@ def work_differences(a: StudyDocument, b: StudyDocument, result_a: Result, resul
     for name in WORKLOAD:
         one, two = (_plain(getattr(result.workload, name)) for result in (result_a, result_b))
         if one != two:
-            yield f"different {name.replace('_', ' ')}: {format_value(one)} in A, {format_value(two)} in B"
+            label = RENAME.get(name, name).replace("_", " ")
+            yield f"different {label}: {format_value(one)} in A, {format_value(two)} in B"
     if a.settings.data_sha256 != b.settings.data_sha256:
         yield f"different {a.settings.input_kind}s"
     resolutions = [one.step_times.resolution if one.step_times else None for one in (result_a, result_b)]
@@ -160,7 +162,7 @@ def _inconclusive(result_a: Result, result_b: Result) -> str | None:
 def study_changes(a: StudyDocument, b: StudyDocument) -> Changed:
     """Return changed settings, machine and polybench; not rounds and steps, which depend on the speed."""
     fields = (
-        *((name, a.settings, b.settings, name) for name in _SETTINGS),
+        *((RENAME.get(name, name), a.settings, b.settings, name) for name in _SETTINGS),
         *((f"host.{name}", a.host, b.host, name) for name in _HOST),
         *((f"polybench.{name}", a.polybench, b.polybench, name) for name in ("version", "commit")),
     )

@@ -144,6 +144,7 @@ def _series(
         variant=result.variant,
         device=result.device,
         model=workload.model,
+        pass_=workload.pass_,
         dataset=workload.dataset,
         batch_size=workload.batch_size,
         precision=workload.precision,
@@ -206,5 +207,5 @@ def _distinguish(series: Sequence[Series], examples: Sequence[tuple[StudyDocumen
 
 
 def _visible_fields(one: Series) -> tuple[object, ...]:
-    workload = one.model, one.dataset, one.batch_size, one.precision, one.threads
+    workload = one.model, one.pass_, one.dataset, one.batch_size, one.precision, one.threads
     return one.configuration, *workload, one.hostname, one.cpu

@@ -15,13 +15,13 @@ from polybench.results.comparisons import compare_costs, compare_results, compar
 from polybench.results.interference import inconclusive_reason
 from polybench.results.warnings import shared_warnings
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
-from polybench.schema.options import merge_prices, parse_price_key
+from polybench.schema.options import RENAME, merge_prices, parse_price_key
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import difference_of_shifts
 from polybench.storage.summaries import StudySummary
 
-_WORKLOAD = ("model", "data_sha256", "batch_size", "optimizer", "input", "augment")
+_WORKLOAD = ("model", "pass_", "data_sha256", "batch_size", "optimizer", "input", "augment")
 """Settings that must be equal. Machines may differ in threads; precision belongs to the configuration."""
 
 Prices = Mapping[str, float]
@@ -87,7 +87,7 @@ def _check_studies(studies: Sequence[StudyDocument], *, is_cluster: bool) -> Non
         for name in _WORKLOAD:
             one, two = (getattr(study.settings, name) for study in (first, other))
             if one != two:
-                setting = {"data_sha256": "images"}.get(name, name.replace("_", " "))
+                setting = {"data_sha256": "images", **RENAME}.get(name, name.replace("_", " "))
                 values = [format_value(msgspec.to_builtins(value))[:40] for value in (one, two)]
                 raise BadInput(
                     f"cannot merge studies of different workloads: {setting} is {values[0]} in {first.id},"

@@ -17,7 +17,7 @@ Axis = Literal["batch_size", "threads", "malloc"]
 _MAX_DIFFERENCE = 0.2
 """Fraction by which the step next to the layers may differ from the study's."""
 
-_EQUAL_SETTINGS = ("model", "data_sha256", "batch_size", "optimizer", "threads", "malloc")
+_EQUAL_SETTINGS = ("model", "pass_", "data_sha256", "batch_size", "optimizer", "threads", "malloc")
 
 
 class Variation(NamedTuple):

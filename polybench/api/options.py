@@ -13,7 +13,7 @@ from polybench.errors import BadInput, format_validation_error, lookup_or_sugges
 from polybench.networks.model import Model
 from polybench.planning.study_file import with_network
 from polybench.runner.progress import CallbackProgress, NullProgress, Progress
-from polybench.schema.options import Study, reject_unused_environments
+from polybench.schema.options import RENAME, Study, reject_unused_environments
 
 
 class Options(TypedDict, total=False):
@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     env: dict[str, str]
     model: str | Model
     data: str
+    pass_: str
     batch_size: int | None
     optimizer: str | None
     learning_rate: float | None
@@ -90,7 +91,7 @@ def build_study(options: Options) -> Study:
         if name not in Study.__struct_fields__:
             lookup_or_suggest(name, public, "option")
     fields: dict[str, Any] = {
-        name: split_names(value) if name in _COMMA_SEPARATED and isinstance(value, str) else value
+        RENAME.get(name, name): split_names(value) if name in _COMMA_SEPARATED and isinstance(value, str) else value
         for name, value in options.items()
     }
     try:

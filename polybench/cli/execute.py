@@ -159,7 +159,8 @@ def print_plan(
     for configuration in plan.configurations:
         echo(configuration.name if machine is None else f"{machine}:{configuration.name}")
     echo(
-        f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
+        f"{units.format_model(workload.model, workload.pass_)}, batch {workload.batch_size}, {precision},"
+        f" threads {workload.threads},"
         f" processes {study.processes}\n{expected.describe()}\n{_basis(plan, past)}",
         err=True,
     )
@@ -175,7 +176,7 @@ def _basis(plan: Plan, past: PastMeasurements) -> str:
     if known:
         return f"estimated from earlier studies of {', '.join(known)} on this machine"
     workload = plan.workload
-    macs = units.format_number(workload.batch_size * plan.model.training_macs() / 1e6)
+    macs = units.format_number(workload.batch_size * plan.model.macs(workload.pass_) / 1e6)
     rates = dict.fromkeys(
         f"{rate(plan, configuration.device) / 1e9:,.0f} billion per second on {configuration.device}"
         for configuration in plan.configurations

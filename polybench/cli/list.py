@@ -64,6 +64,7 @@ def _row(study: StudySummary, now: float, resumable: Collection[str], sweep_of: 
         "title": study.title,
         "tags": study.tags,
         "model": study.model,
+        "pass": study.pass_,
         "dataset": study.dataset or None,
         "batch_size": study.batch_size or None,
         "host": study.hostname,

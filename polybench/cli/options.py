@@ -25,7 +25,14 @@ from polybench.networks import MODELS
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS, TABLE_FORMATS, check_format
 from polybench.schema.metadata import Tag
-from polybench.schema.options import MAX_THREADS_PER_CORE, Precision, Study, environments_of, reject_unused_environments
+from polybench.schema.options import (
+    MAX_THREADS_PER_CORE,
+    RENAME,
+    Precision,
+    Study,
+    environments_of,
+    reject_unused_environments,
+)
 from polybench.storage.summaries import Filters, filters_from_text
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -244,6 +251,12 @@ WORKLOAD = _panel(
         "Data set: cifar10, mnist, imdb, synthetic, or the path of an official archive, of its unpacked"
         " files, or of a folder with one subfolder of images per class. auto: the network's real data set if it"
         " is on disk, else synthetic.",
+    ),
+    _option(
+        "pass_",
+        "Part of a step to measure. training: forward pass, backward pass and update; forward: only the logits, in"
+        " evaluation mode, as in inference.",
+        "--pass",
     ),
     _option("batch_size", "Images or sequences per step.", show_default=_MODEL_DEFAULT),
     _option("optimizer", f"Optimizer: {', '.join(OPTIMIZERS)}.", show_default=_MODEL_DEFAULT),
@@ -464,18 +477,19 @@ def parse_filters(
 def make_study(**fields: Any) -> Study:
     """Make a study of fields; raise BadInput that names the option for a value outside its range."""
     try:
-        study = _with_network(msgspec.convert(fields, Study))
+        study = _with_network(msgspec.convert({RENAME.get(name, name): fields[name] for name in fields}, Study))
         reject_unused_environments(study)
         return study
     except msgspec.ValidationError as error:
         text = str(error)
         match = re.search(r"\$\.(\w+)", text)
         field = match[1] if match else ""
+        field = next((name for name, encoded in RENAME.items() if encoded == field), field)
         words = get_args(get_type_hints(Study).get(field))
         given = fields.get(field)
         if "enum" in text and given not in words:  # the field accepts a few words only
-            lookup_or_suggest(str(given), dict.fromkeys(words), field)
-        option = f"--{field.replace('_', '-')}" if field else "the study"
+            lookup_or_suggest(str(given), dict.fromkeys(words), RENAME.get(field, field))
+        option = f"--{RENAME.get(field, field).replace('_', '-')}" if field else "the study"
         raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
     except UnicodeEncodeError as error:
         raise BadInput(f"invalid name {error.object!r}: expected UTF-8 text") from error

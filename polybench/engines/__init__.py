@@ -30,6 +30,8 @@ class Variant(msgspec.Struct, frozen=True):
     cuda_only: bool = False
     # The step is compiled or replayed as a whole, so layers cannot be timed.
     compiled_as_whole: bool = False
+    # It only changes gradients or the optimizer, so a forward pass would be that of the plain engine.
+    training_only: bool = False
     # The plain engine with other thread pool sizes; a sweep shows these as a grid.
     changes_thread_pools: bool = False
     # For teaching: what its step times leave out or add. Such a variant is never recommended, nor named in a sentence.
@@ -73,6 +75,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     startup_seconds: float = 10.0
     copies_data: bool = True  # `load` makes a private copy of the batches
     computes: bool = True  # False: it only simulates training and cannot be checked
+    forward_pass: bool = False  # it implements jobs of the forward pass
     compiled_as_whole: bool = False  # all variants are: the engine lacks `build_layer_operations`
     # Replicas are `processes`, each with its own engine and `Rank`, or `devices` of one process; None: unsupported.
     replicas: Literal["processes", "devices"] | None = None
@@ -109,9 +112,16 @@ def _julia_package(name: str) -> Requirement:
     return Requirement(f"{name}.jl", f"polybench setup flux --add-package {name}")
 
 
-def _julia_variant(summary: str, package: str, *, compiled_as_whole: bool = True) -> Variant:
-    requires = _julia_package(package)
-    return Variant(summary, compiled_as_whole=compiled_as_whole, needs_extra_package=True, requires=requires)
+def _julia_variant(
+    summary: str, package: str, *, compiled_as_whole: bool = True, training_only: bool = False
+) -> Variant:
+    return Variant(
+        summary,
+        compiled_as_whole=compiled_as_whole,
+        training_only=training_only,
+        needs_extra_package=True,
+        requires=_julia_package(package),
+    )
 
 
 _NEEDS_MPI = "needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench setup flux` installs neither"
@@ -145,11 +155,11 @@ ENGINES |= {
                 "garbage collection between timing blocks only",
                 caveat="step times leave out garbage collection, which runs between timing blocks",
             ),
-            "enzyme": _julia_variant("gradients by Enzyme.jl, into a `Duplicated` model", "Enzyme"),
-            "mooncake": _julia_variant("gradients by Mooncake.jl (`AutoMooncake()`)", "Mooncake"),
+            "enzyme": _julia_variant("gradients by Enzyme.jl, into a `Duplicated` model", "Enzyme", training_only=True),
+            "mooncake": _julia_variant("gradients by Mooncake.jl (`AutoMooncake()`)", "Mooncake", training_only=True),
             "reactant": _julia_variant("step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays", "Reactant"),
             "mkl": _julia_variant("Intel MKL in place of OpenBLAS (MKL.jl)", "MKL", compiled_as_whole=False),
-            "train": Variant("steps by `Flux.train!` in place of `withgradient` and `update!`"),
+            "train": Variant("steps by `Flux.train!` in place of `withgradient` and `update!`", training_only=True),
         },
         runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
@@ -196,7 +206,7 @@ ENGINES |= {
                 cuda_only=True,
                 compiled_as_whole=True,
             ),
-            "foreach": Variant("multi-tensor optimizer, PyTorch's default on CUDA"),
+            "foreach": Variant("multi-tensor optimizer, PyTorch's default on CUDA", training_only=True),
         },
         runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
@@ -204,6 +214,7 @@ ENGINES |= {
         startup_seconds=5.0,
         copies_data=False,
         replicas="processes",
+        forward_pass=True,
     ),
     "tf": EngineSpec(
         "polybench.engines.tf:make_engine",
@@ -212,7 +223,7 @@ ENGINES |= {
         packages=("tensorflow",),
         variants={
             "eager": Variant("the step without `tf.function`: Python calls each operation"),
-            "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
+            "keras_fit": Variant("Keras's own model.fit instead of a tf.function step", training_only=True),
             "no_fusion": Variant(
                 "LSTMs without cuDNN's fused kernel (use_cudnn=False); the same as `tf` on the CPU",
                 diagnostic_only=True,
@@ -230,6 +241,7 @@ ENGINES |= {
         memory_bytes=480 << 20,
         startup_seconds=8.1,
         replicas="devices",
+        forward_pass=True,
     ),
     "jax": EngineSpec(
         "polybench.engines.jax:make_engine",
@@ -243,6 +255,7 @@ ENGINES |= {
         environment={"NPROC": "{threads}", "PJRT_NPROC": "{threads}", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
         replicas="devices",
         replicas_environment={"JAX_NUM_CPU_DEVICES": "{replicas}"},
+        forward_pass=True,
     ),
     "keras": EngineSpec(
         "polybench.engines.keras:make_engine",
@@ -264,6 +277,7 @@ ENGINES |= {
         compiled_as_whole=True,
         no_data_parallel_reason="polybench does not support keras.distribution.DataParallel yet; tf trains"
         " Keras models data-parallel",
+        forward_pass=True,
     ),
     "reference": EngineSpec(
         "polybench.engines.reference.engine:ReferenceEngine",
@@ -273,6 +287,7 @@ ENGINES |= {
         copies_data=False,
         no_data_parallel_reason="data-parallel engines are checked against it",
         internal=True,
+        forward_pass=True,
     ),
     "fake": EngineSpec(
         "polybench.engines.fake.engine:FakeEngine",
@@ -296,5 +311,6 @@ ENGINES |= {
         computes=False,
         internal=True,
         replicas="processes",
+        forward_pass=True,
     ),
 }

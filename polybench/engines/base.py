@@ -75,6 +75,9 @@ class Engine(ABC):
     timing_resolution: Literal["step", "block"]
     """"block" if steps can only be timed together; a step time is then the mean of a timing block."""
 
+    is_forward_pass: bool = False
+    """True if `build` got a job of the forward pass: `run_steps` computes logits, and there is no loss."""
+
     has_call_overhead: bool = False
     """True if users pay an overhead for each call of `run_steps`; an epoch is then a single call."""
 
@@ -142,8 +145,14 @@ class Engine(ABC):
     def run_steps(self, first: int, n: int) -> float:
         """Train on batches first, first + 1, ... (modulo the loaded steps) with the scheduled learning rates.
 
+        For a forward pass, only compute the logits, in inference mode as in `count_correct`; no state changes.
+
         Return the wall-clock seconds of the n steps; the device is synchronized before the clock stops.
         """
+
+    def step_logits(self) -> Array:
+        """Return the logits of the last step of a forward pass, in a float dtype and the shape of `logits`."""
+        raise NotImplementedError
 
     def inactive_variant(self) -> str:
         """Return why the steps so far ran without a variant of the job, and the fix; "" if all were in effect.
@@ -256,11 +265,12 @@ class Engine(ABC):
         Returns:
             "forward", the operations of `timed_layer.gradients()`, and "activation" if the layer has a ReLU.
             A gradient with respect to input and weights computes both, as one call of the framework does.
+            For a forward pass only "forward", in inference mode.
         """
         raise EngineUnavailable("this engine cannot run a single layer", "only its whole step can be timed")
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
-        """Build the operations outside of layers: "loss", "update", and "call", which is empty."""
+        """Build the operations outside of layers, for training: "loss", "update", and "call", which is empty."""
         return {}
 
     def device_peak_bytes(self) -> int | None:

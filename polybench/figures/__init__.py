@@ -42,7 +42,7 @@ FIGURES |= {
     "distributions": FigureSpec("step_times.draw_distributions", "study", "distribution of step times in each process"),
     "startup": FigureSpec("startup.draw", "study", "phases of the cold start"),
     "break_even": FigureSpec("break_even.draw", "study", "steps after which a slower start breaks even"),
-    "allocations": FigureSpec("allocations.draw", "study", "allocations per training step"),
+    "allocations": FigureSpec("allocations.draw", "study", "allocations per step"),
     "cost": FigureSpec("cost.draw", "study", "cost of an epoch over its time"),
     "accuracy": FigureSpec("accuracy.draw", "study", "test accuracy over training time"),
     "layers": FigureSpec("layers.draw", "layers", "time of each layer, with operations stacked"),

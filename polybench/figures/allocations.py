@@ -1,4 +1,4 @@
-"""Allocations per training step: by the common native counter, and by each engine's own counter."""
+"""Allocations per step: by the common native counter, and by each engine's own counter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def draw(study: StudyDocument) -> Figure:
             traces.append(bars)
     longest = max(value for trace in traces for value in trace["x"] if value is not None)
     return Figure(
-        title="Allocations per training step",
+        title="Allocations per step",
         note=("Engines' own counters differ in coverage, so only native allocations can be compared between engines."),
         traces=traces,
         layout={

@@ -43,7 +43,7 @@ def draw(study: StudyDocument) -> Figure:
         ),
         traces=traces,
         layout={
-            "xaxis": log_axis([1.0, end], padding=1.0) | {"title": {"text": "training steps"}},
+            "xaxis": log_axis([1.0, end], padding=1.0) | {"title": {"text": "steps"}},
             "yaxis": log_axis(value for trace in traces for value in trace["y"])
             | {"title": {"text": f"time since process start,<br>relative to {escape_text(baseline.configuration)}"}},
             "margin": {"l": 84, "r": 24},

@@ -7,6 +7,7 @@ from typing import Any
 
 from polybench.figures.figure import HOLLOW, Figure, NoData, Trace, TraceStyle, error_bars, log_axis, scatter, style_for
 from polybench.render.history import step_time
+from polybench.schema import units
 from polybench.schema.analyses import HistoryDocument, Point, Series
 from polybench.storage.summaries import parse_time
 
@@ -51,7 +52,7 @@ def _is_inconclusive(point: Point) -> bool:
 
 
 def _label(series: Series) -> str:
-    return f"{series.configuration}, {series.model}, batch {series.batch_size}"
+    return f"{series.configuration}, {units.format_model(series.model, series.pass_)}, batch {series.batch_size}"
 
 
 def _date_range(shown: Sequence[Series]) -> dict[str, Any]:

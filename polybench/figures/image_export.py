@@ -134,13 +134,16 @@ def caption_for(document: Drawable) -> str:
     """Write a paragraph of plain text about the origin of a document: workload, machine, versions, date and ID."""
     if isinstance(document, HistoryDocument):
         series = [
-            f"{one.model} on {one.dataset}, {one.precision}, {units.plural(one.threads, 'thread')}, {one.cpu}"
+            f"{units.format_model(one.model, one.pass_)} on {one.dataset}, {one.precision},"
+            f" {units.plural(one.threads, 'thread')}, {one.cpu}"
             for one in document.series
         ]
         return ". ".join(dict.fromkeys(series)) + "."
     origin = f"{document.created.partition('T')[0]}, polybench {document.polybench.version}"
     if isinstance(document, OverheadDocument | SweepDocument | PeakDocument):
         host, workload = document.host, document.model
+        if not isinstance(document, PeakDocument):
+            workload = units.format_model(workload, document.pass_)
         if isinstance(document, OverheadDocument):
             workload = f"{workload}, {units.plural(document.threads, 'thread')}"
             origin = f"{origin}, {document.id}" if document.id else origin

@@ -123,6 +123,7 @@ def list_page(matching: Sequence[StudySummary], total: int, filters: Sequence[tu
 def _list_row(study: StudySummary) -> View:
     points, fastest = study.points, study.fastest
     row = msgspec.structs.asdict(study) | {
+        "pass": study.pass_,
         "axes": points and points.axes,
         "points": points and len(points.studies),
         "planned": points and points.point_count,

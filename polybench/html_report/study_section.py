@@ -47,7 +47,8 @@ def build_view(section: StudySection, number: int) -> View:
         "template": "study.html.j2",
         "id": section_id,
         "study": study,
-        "title": study.title or f"{settings.model} on {settings.dataset}, batch {settings.batch_size}",
+        "title": study.title
+        or f"{units.format_model(settings.model, settings.pass_)} on {settings.dataset}, batch {settings.batch_size}",
         "headline": first,
         "header_lines": [*filter(None, [name_text(None, study.tags)]), *header_lines(study)],
         "summary": [sentence for sentence in summary_sentences(study) if sentence != first],
@@ -55,6 +56,7 @@ def build_view(section: StudySection, number: int) -> View:
         "all_figures": figures,
         "notes": footnotes(study, [column["name"] for column in table["columns"]]),
         "parity_views": parity_views(study),
+        "parity_kinds": ("logits",) if settings.pass_ == "forward" else ("loss", "gradient", "weight"),
         "comparisons": [_comparison(comparison) for comparison in explanation.comparisons] if explanation else [],
         "explanation": explanation,
         "layers": layers.table(section.layers) if section.layers else None,
@@ -143,7 +145,7 @@ _MAX_TENSORS = 12
 
 
 def _parity_view(configuration: str, parity: ParityCheck) -> View:
-    """Errors are those of loss, gradients and weights, in float64, then at the timed precision."""
+    """Errors are those of loss, gradients and weights, or of logits, in float64, then at the timed precision."""
     largest = sorted(parity.tensors, key=_relative_to_tolerance, reverse=True)[:_MAX_TENSORS]
     return {
         "configuration": configuration,
@@ -162,6 +164,8 @@ def _parity_view(configuration: str, parity: ParityCheck) -> View:
 def _errors(result: PrecisionResult | None) -> list[View | None]:
     if result is None:
         return [None, None, None]
+    if "logits" in result.tolerance:  # a forward pass
+        return [_error(result.max_logits_error, result.tolerance["logits"])]
     errors = {"loss": result.max_loss_error, "gradient": result.max_gradient_error, "weight": result.max_weight_error}
     return [
         _error(error, result.tolerance[kind]) if kind in result.tolerance else None for kind, error in errors.items()

@@ -57,9 +57,9 @@ def _view(document: Any, number: int, table: Table) -> View:
 def sweep_title(document: SweepDocument | OverheadDocument) -> str:
     """Return the title of a sweep, or its network and axes."""
     if isinstance(document, OverheadDocument):
-        return document.title or f"{document.model}, overhead of a step"
+        return document.title or f"{units.format_model(document.model, document.pass_)}, overhead of a step"
     axes = " and ".join(axis.replace("_", " ") for axis in document.axes)
-    return document.title or f"{document.model} over {axes}"
+    return document.title or f"{units.format_model(document.model, document.pass_)} over {axes}"
 
 
 def headline(sweep: SweepDocument) -> str:

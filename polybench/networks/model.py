@@ -110,6 +110,10 @@ class Model(msgspec.Struct, frozen=True):
         """Return the MACs of the forward pass for one image or sequence."""
         return sum(layer.macs(before) for layer, before, _ in layer_shapes(self.layers, self.input_shape))
 
+    def macs(self, pass_: str) -> int:
+        """Return the MACs of the pass that is measured, per input."""
+        return self.forward_macs() if pass_ == "forward" else self.training_macs()
+
     def training_macs(self) -> int:
         """Return the MACs of a training step per input: forward, weight gradients and input gradients.
 

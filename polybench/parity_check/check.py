@@ -9,6 +9,8 @@ The check has two parts:
 
 Both parts use prescribed dropout masks (see `engines.shared.batches.dropout_masks`). Timed trainings draw their own,
 which `own_dropout` checks. Tensors are read from files and compared one at a time.
+
+If the job is a forward pass, both parts compare the logits of the first batches at the same weights instead.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from polybench.data.batch_files import EpochFile, PipelineFiles, repeat_rows
 from polybench.data.batches import repeated_rows
@@ -41,12 +44,14 @@ from polybench.parity_check.comparison import (
     known_deviations,
     largest_errors,
     largest_failure,
+    logits_error,
     loss_error,
     statistics_errors,
     timed_errors,
     timed_tolerance,
     weight_errors,
     write_chosen_labels,
+    write_varied_weights,
 )
 from polybench.parity_check.own_dropout import own_dropout_errors
 from polybench.protocol import calls
@@ -112,21 +117,26 @@ class ParityChecker:
         checker cannot be used again.
         """
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
-        request = request._replace(job=msgspec.structs.replace(request.job, dropout="given"))
         workload = request.job.workload
-        tolerance = float64_tolerance(request.job.model)
+        if not workload.is_forward_pass:
+            request = request._replace(job=msgspec.structs.replace(request.job, dropout="given"))
+        tolerance = float64_tolerance(request.job.model, workload)
+        deviations: list[KnownDeviation] = []
         try:
             small, large = (
                 _with_batch_size(request, size, folder) for size in (request.epoch.batch_size, workload.batch_size)
             )
-            float64, zero_gradients = self._check_float64(engine, small, folder, tolerance)
-            timed, conventions = self._check_timed(engine, large, folder, zero_gradients, small.epoch)
+            if workload.is_forward_pass:
+                float64, timed = self._check_forward_pass(engine, small, large, folder)
+            else:
+                float64, zero_gradients = self._check_float64(engine, small, folder, tolerance)
+                timed, conventions = self._check_timed(engine, large, folder, zero_gradients, small.epoch)
+                deviations = self._known_deviations(large, conventions, folder, zero_gradients)
+                timed += own_dropout_errors(
+                    partial(engine.request, timeout=request.timeout), request.job, folder / "dropout"
+                )
             # Wrong batches make all other tensors wrong, so they are reported first.
             batches = [tensor for tensor in timed if tensor.kind == "batch"]
-            deviations = self._known_deviations(large, conventions, folder, zero_gradients)
-            timed += own_dropout_errors(
-                partial(engine.request, timeout=request.timeout), request.job, folder / "dropout"
-            )
             return ParityCheck(
                 status="pass" if all(tensor.passed for tensor in float64 + timed) else "fail",
                 reason=largest_failure(batches) or largest_failure(float64 + timed),
@@ -140,6 +150,46 @@ class ParityChecker:
             )
         finally:
             shutil.rmtree(folder)
+
+    def _check_forward_pass(
+        self, engine: WorkerSession, small: CheckRequest, large: CheckRequest, folder: Path
+    ) -> tuple[list[TensorComparison], list[TensorComparison]]:
+        """Compare the logits of the first batches, in float64 and as timed, from the function that is timed."""
+        weights, logits = folder / "varied.npz", folder / "logits.npz"
+        write_varied_weights(small.weights, weights)
+        _prepare(self._reference, small, _reference_job(small, NO_DEVIATIONS), weights)
+        self._reference.request(calls.write_logits(small.epoch, str(logits)), small.timeout)
+        with np.load(logits) as file:
+            expected = file["logits"]
+        expected = expected.reshape(small.epoch.steps, small.epoch.batch_size, *expected.shape[1:])
+        rows = repeated_rows(large.epoch.batch_size, small.epoch.batch_size)
+        return (
+            self._logits_errors(engine, "float64", small._replace(weights=weights), expected, logits),
+            self._logits_errors(engine, "timed", large._replace(weights=weights), expected[:, rows], logits),
+        )
+
+    def _logits_errors(
+        self,
+        engine: WorkerSession,
+        part: Literal["float64", "timed"],
+        request: CheckRequest,
+        expected: NDArray[Any],
+        file: Path,
+    ) -> list[TensorComparison]:
+        """Run a step on each batch, and compare its logits, which `file` receives, with the expected ones."""
+        job = msgspec.structs.replace(request.job, dtype="float64") if part == "float64" else request.job
+        tolerances = float64_tolerance if part == "float64" else timed_tolerance
+        tolerance = tolerances(job.model, job.workload)["logits"]
+        _prepare(engine, request, job, request.weights, request.pipeline_files)
+        tensors: list[TensorComparison] = []
+        for step in range(request.steps):
+            if request.pipeline_files is not None:
+                engine.request(calls.write_batch(step, str(file)), request.timeout)
+                tensors += batch_errors(step, file, request.epoch)
+            engine.request(calls.run_steps(step, 1), request.timeout)
+            engine.request(calls.write_step_logits(str(file)), request.timeout)
+            tensors.append(logits_error(part, step, file, expected[step], tolerance))
+        return tensors
 
     def _check_float64(
         self, engine: WorkerSession, request: CheckRequest, folder: Path, tolerance: Mapping[str, float]

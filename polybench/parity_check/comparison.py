@@ -42,6 +42,9 @@ _TIMED_TOLERANCE: Mapping[str, Mapping[str, float]] = {
     "bf16": {"loss": 2e-2, "gradient": 2e-1, "size": 3e-1, "tensor size": 2**-1, "weight": 1e-6, "statistic": 3e-2},
 }
 
+_FORWARD_TOLERANCE = {"float64": 1e-9, "fp32": 1e-5, "tf32": 2e-2, "bf16": 5e-2}
+"""Tolerance of the logits of a forward pass, whose batch norm has given statistics and does not amplify rounding."""
+
 _BATCH_NORM_LOSS_TOLERANCE = 1e-4
 """Tolerance in fp32 of a loss after batch norm, which depends on float32 sums over the batch. Julia's sums
 over the 262,144 pixels of a channel of `small-vgg` are off by 2e-5, and its loss by up to 6e-5."""
@@ -87,7 +90,9 @@ _Pair = tuple[str, NDArray[Any], NDArray[Any]]
 
 
 def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
-    """Return the tolerances of the timed part for loss, gradient and weight (of one update)."""
+    """Return the tolerances of the timed part: for loss, gradient and weight (of one update), or for the logits."""
+    if workload.is_forward_pass:
+        return {"logits": _FORWARD_TOLERANCE[workload.precision]}
     tolerance = dict(_TIMED_TOLERANCE[workload.precision])
     if workload.optimizer.name == "adam":
         tolerance["weight"] = _ADAM_UPDATE_TOLERANCE
@@ -96,8 +101,10 @@ def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
     return tolerance
 
 
-def float64_tolerance(model: Model) -> Mapping[str, float]:
-    """Return the tolerances of the float64 part for loss, gradient and weight."""
+def float64_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
+    """Return the tolerances of the float64 part for loss, gradient and weight, or for the logits of a forward pass."""
+    if workload.is_forward_pass:
+        return {"logits": _FORWARD_TOLERANCE["float64"]}
     return FLOAT64_TOLERANCE_WITH_NORM if _has(model, BatchNorm, LayerNorm, GroupNorm) else FLOAT64_TOLERANCE
 
 
@@ -260,6 +267,27 @@ def statistics_errors(step: int, weights: Path, expected: Path, tolerance: float
         yield _error("timed", name, step, "statistic", a, b, 0.0, tolerance)
 
 
+def write_varied_weights(weights: Path, path: Path) -> None:
+    """Write the weights with other values for the constant tensors: initial biases and running statistics.
+
+    With zeros and ones, an engine that ignores them would compute the same logits.
+    """
+    random = np.random.default_rng(0)
+    varied: dict[str, Any] = {
+        name: value + random.uniform(-0.5, 0.5, value.shape).astype(value.dtype) if np.ptp(value) == 0 else value
+        for name, value in _arrays(weights).items()
+    }
+    np.savez(path, **varied)
+
+
+def logits_error(part: Any, step: int, logits: Path, expected: NDArray[Any], tolerance: float) -> TensorComparison:
+    """Compare the logits of a batch; raises ConfigurationFailed if their shape is wrong."""
+    actual = _arrays(logits)["logits"].astype(np.float64)
+    if actual.shape != expected.shape:
+        raise ConfigurationFailed(f"expected logits of shape {expected.shape}, but the engine returned {actual.shape}")
+    return _error(part, "logits", step, "logits", actual, expected, 0.0, tolerance)
+
+
 def write_chosen_labels(epoch: EpochFile, logits: Path, path: Path) -> EpochFile:
     """Write labels for all images of the epoch, as one batch: of three labels, two should count as correct.
 
@@ -341,6 +369,7 @@ _MEANING: dict[ComparisonKind, str] = {
     "kept share": "the engine's own dropout keeps too many or too few values",
     "dropout scale": "the engine's own dropout multiplies the kept values by a wrong factor",
     "correct": "the number of correct predictions is wrong",
+    "logits": "the logits differ from the reference's",
 }
 
 
@@ -389,13 +418,13 @@ def _describe(conventions: NumericalConventions) -> str:
 
 
 def largest_errors(tensors: Sequence[TensorComparison], tolerance: Mapping[str, float]) -> PrecisionResult:
-    """Return the largest error of each kind; None if an error is not finite."""
+    """Return the largest error of each kind; None if an error is not finite, or nothing of this kind was compared."""
 
     def largest(kind: str) -> float | None:
         errors = [tensor.relative_error for tensor in tensors if tensor.kind == kind]
-        return None if None in errors else max(error for error in errors if error is not None)
+        return None if None in errors else max((error for error in errors if error is not None), default=None)
 
-    return PrecisionResult(largest("loss"), largest("gradient"), largest("weight"), dict(tolerance))
+    return PrecisionResult(largest("loss"), largest("gradient"), largest("weight"), dict(tolerance), largest("logits"))
 
 
 def total_norm(gradients: Path) -> float:

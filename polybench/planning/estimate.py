@@ -176,7 +176,7 @@ def _native_seconds(
 
 
 def _step_seconds(plan: Plan, configuration: Configuration, batch_size: int) -> float:
-    products = batch_size * plan.model.training_macs() / rate(plan, configuration.device)
+    products = batch_size * plan.model.macs(plan.workload.pass_) / rate(plan, configuration.device)
     weights = WEIGHT_SECONDS * plan.model.parameters() if configuration.device == "cpu" else 0.0
     return STEP_OVERHEAD + products + weights
 
@@ -210,7 +210,7 @@ def _check_seconds(plan: Plan) -> float:
     changes = len(plan.workload.optimizer.lr_schedule[:3])
     # Engines share a training of k steps and the state at the initial weights; the second timed step is their own.
     passes = (k + 2 + changes) * len({configuration.engine for configuration in configurations}) + len(configurations)
-    reference = passes * batch_size * plan.model.training_macs() / REFERENCE_RATE
+    reference = passes * batch_size * plan.model.macs(plan.workload.pass_) / REFERENCE_RATE
     reference += passes * CHECKED_WEIGHT_SECONDS * plan.model.parameters()
     return reference + sum(
         (k + 4 + changes) * _step_seconds(plan, configuration, batch_size)

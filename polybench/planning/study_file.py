@@ -73,7 +73,7 @@ class StudyFileExtras(msgspec.Struct, frozen=True):
     """Tables [[machines]]; each measures the study."""
 
 
-_STUDY = Study.__struct_fields__
+_STUDY = Study.__struct_encode_fields__
 _EXTRA = StudyFileExtras.__struct_fields__
 
 

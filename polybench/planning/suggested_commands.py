@@ -20,7 +20,7 @@ from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
 _DEFAULTS = msgspec.structs.asdict(Study())
-_OPTION_NAMES = {"injected_delays": "inject_delay", "prices": "price"}
+_OPTION_NAMES = {"pass_": "pass", "injected_delays": "inject_delay", "prices": "price"}
 
 _NOT_FOR_LAYERS = (
     "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "metrics", "prices", "replicas",
@@ -114,6 +114,7 @@ def other_variants(result: Result) -> list[str]:
         for name, variant in row.variants.items()
         if (result.device != "cpu" or not variant.cuda_only)
         and name not in sizes[1:]
+        and not (result.workload.is_forward_pass and variant.training_only)
         and not (variant.caveat or variant.diagnostic_only or variant.needs_extra_package)
     ]
     names = [str(EngineName(result.engine, variant, result.environment)) for variant in ((), *variants)]

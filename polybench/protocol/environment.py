@@ -12,7 +12,7 @@ from polybench.engines import ENGINES, EngineSpec
 from polybench.engines.job import PINNED, RANKS
 from polybench.errors import EngineUnavailable, mask
 from polybench.machine import cores
-from polybench.schema.options import Malloc, Precision
+from polybench.schema.options import Malloc, Pass, Precision
 
 _THREAD_POOLS = (
     "OMP_NUM_THREADS",
@@ -93,14 +93,20 @@ def worker_environment(  # noqa: PLR0913, PLR0917 - all parts of a configuration
     project: str | None = None,
     precision: Precision = "fp32",
     replicas: int = 1,
+    pass_: Pass = "training",
 ) -> dict[str, str]:
     """Return the variables that polybench sets for a worker, in addition to the user's environment.
 
     These include the thread pools of libraries that read their size at import; the engine sets the others. Replicas
     that are processes divide the threads and `cpus`, or all usable CPUs, among themselves. `project` is a folder with
     an environment of the engine's own kind, in place of the default one. Raises EngineUnavailable if the library of a
-    variant is not installed, or the engine does not support replicas.
+    variant is not installed, or the engine does not support replicas or the forward pass.
     """
+    if pass_ == "forward" and not engine_spec.forward_pass:
+        engines_with_it = ", ".join(name for name, one in ENGINES.items() if one.forward_pass and not one.internal)
+        raise EngineUnavailable(
+            "this engine does not have the forward pass yet", f"use an engine that has it: {engines_with_it}"
+        )
     if replicas > 1 and engine_spec.replicas is None:
         engines_with_replicas = ", ".join(name for name, one in ENGINES.items() if one.replicas and one.computes)
         raise EngineUnavailable(

@@ -23,7 +23,7 @@ def table(document: AllocationsDocument, options: TableOptions = DEFAULTS) -> Ta
     settings = document.settings
     title = (
         f"{settings.model} on {settings.dataset}, batch {settings.batch_size}, {settings.precision},"
-        f" {settings.threads} threads; one training step"
+        f" {settings.threads} threads; one {'training step' if settings.pass_ == 'training' else 'forward pass'}"
     )
     return Table(
         title=[title],

@@ -291,6 +291,7 @@ def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
     """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
     times = units.format_with_ci(speedup.speedup, speedup.ci95)
     names = f"{times} times as fast as {speedup.baseline}"
+    names += " in the forward pass" if result.workload.is_forward_pass else ""
     if difference := _no_difference(f"{result.configuration} and {speedup.baseline}", speedup, tolerance):
         return difference
     saved = 1 - 1 / speedup.speedup
@@ -345,9 +346,10 @@ def _accuracy_sentence(baseline: Result, other: Result, difference: AccuracyDiff
 
 
 def _names(first: Result, second: Result) -> tuple[str, str]:
-    """Name both configurations; if they share a device, only the second name contains it."""
+    """Name both configurations; if they share a device, only the second name contains it, and a forward pass."""
     name = _name(first) if first.device == second.device else f"{_name(first)} on {first.device}"
-    return name, f"{_name(second)} on {second.device}"
+    measured = " in the forward pass" if second.workload.is_forward_pass else ""
+    return name, f"{_name(second)} on {second.device}{measured}"
 
 
 def _name(result: Result) -> str:

@@ -51,7 +51,8 @@ def series_table(series: Series) -> Table:
         for number, point in enumerate(series.points)
     ]
     threads = units.plural(series.threads, "thread")
-    workload = f"{series.model}, {series.dataset}, batch {series.batch_size}, {series.precision}, {threads}"
+    model = units.format_model(series.model, series.pass_)
+    workload = f"{model}, {series.dataset}, batch {series.batch_size}, {series.precision}, {threads}"
     other = f", {series.distinguishing_settings}" if series.distinguishing_settings else ""
     return Table(
         title=[f"{series.configuration}: {workload}{other}, on {series.hostname} ({series.cpu})"],

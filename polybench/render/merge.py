@@ -17,7 +17,8 @@ _FIELDS = (
 def table(document: MergeDocument, _: TableOptions = DEFAULTS) -> Table:
     """Build a row per configuration of each machine; costs only if there are prices."""
     settings = document.settings
-    header = f"{settings.model} on {settings.dataset}, batch {settings.batch_size}, seed {settings.seed}"
+    model = units.format_model(settings.model, settings.pass_)
+    header = f"{model} on {settings.dataset}, batch {settings.batch_size}, seed {settings.seed}"
     baseline = f"; baseline {document.baseline}" if document.baseline else ""
     titles = ("machine", "engine", "step time", f"{settings.input_kind}s/s", "speedup", "cost per epoch")
     columns = [Column(title, number > 1) for number, title in enumerate((*titles, "relative cost"))]

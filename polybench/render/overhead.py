@@ -20,12 +20,13 @@ from polybench.schema.measurements import ConfigurationOverhead, OverheadDocumen
 
 def table(document: OverheadDocument, _: TableOptions = DEFAULTS) -> Table:
     """Build a row per configuration: its overhead, and the time that every item adds."""
+    model = units.format_model(document.model, document.pass_)
     numbers = ("overhead per step", f"time per {document.input_kind}", "50% at batch", "Python call")
     return Table(
         id=document.id or "",
         title=[
             *filter(None, [name_text(document.title, document.tags)]),
-            f"{document.model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}",
+            f"{model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}",
         ],
         columns=[*text_columns("engine"), *number_columns(*numbers)],
         rows=[_row(configuration) for configuration in document.configurations],

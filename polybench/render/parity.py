@@ -18,6 +18,12 @@ _PARTS = {
 }
 
 
+_FORWARD_PARTS = {
+    "float64": "float64: logits in evaluation mode, compared with the float64 reference",
+    "timed": "timed precision and batch size: logits of the step that is timed",
+}
+
+
 def table(study: StudyDocument, _: TableOptions = DEFAULTS) -> Table:
     """Build tables with the largest relative error of each tensor at each step."""
     return Table(id=study.id, title=header_lines(study)[:1], tables=[_configuration(one) for one in study.results])
@@ -41,12 +47,13 @@ def _configuration(result: Result) -> Table:
     if result.status != "ok" and parity.status == "skipped":
         return Table(title=[f"{result.configuration}: {status_text(result)}"])
     reason = f": {parity.reason}" if parity.reason else ""
-    tensors = {part: [tensor for tensor in parity.tensors if tensor.part == part] for part in _PARTS}
+    parts = _FORWARD_PARTS if result.workload.is_forward_pass else _PARTS
+    tensors = {part: [tensor for tensor in parity.tensors if tensor.part == part] for part in parts}
     deviations = groupby(parity.known_deviations, key=lambda one: (one.rule, one.source))
     return Table(
         title=[f"{result.configuration}: {METRICS['parity'].text(result)}{reason}"],
         tables=[
-            *(_tensors(_PARTS[part], found) for part, found in tensors.items() if found),
+            *(_tensors(parts[part], found) for part, found in tensors.items() if found),
             *(
                 Table(
                     title=[f"known deviation: {rule} ({source})"],

@@ -137,8 +137,8 @@ def header_for(settings: Settings, host: Host, step_times: list[StepTimes]) -> l
     cpus = settings.pinned_cpus
     pinned = f" pinned to {'CPUs' if len(cpus) > 1 else 'CPU'} {','.join(map(str, cpus))}" if cpus else ""
     return [
-        f"{settings.model} ({units.format_count(settings.parameters)} parameters) on {data}, "
-        f"batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}"
+        f"{units.format_model(settings.model, settings.pass_)} ({units.format_count(settings.parameters)} parameters)"
+        f" on {data}, batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}"
         f"{pinned}, malloc {settings.malloc}, seed {settings.seed}{_input(settings)}",
         f"{_extent(step_times) or 'nothing measured'}{baseline}",
         f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",

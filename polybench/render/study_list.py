@@ -70,7 +70,8 @@ def _texts(row: StudyRow) -> dict[str, str]:
 def workload_text(row: StudyRow) -> str:
     """Describe the network with its data, or with the points of a sweep."""
     batch_size = row["batch_size"] and f"batch {row['batch_size']}"
-    workload = [row["model"], _points(row)] if row["axes"] else [row["model"], row["dataset"], batch_size]
+    model = units.format_model(row["model"], row["pass"])
+    workload = [model, _points(row)] if row["axes"] else [model, row["dataset"], batch_size]
     return ", ".join(filter(None, workload))
 
 

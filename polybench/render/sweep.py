@@ -34,9 +34,10 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
     title = filter(None, [name_text(sweep.title, sweep.tags)])
     costs = _cost_table(sweep)
     measured = published_results.from_sweep(sweep.points)
+    model = units.format_model(sweep.model, sweep.pass_)
     return Table(
         id=sweep.id or "",
-        title=[*title, sweep.model if by_threads or not sweep.points else f"{sweep.model} on {sweep.host.cpu}"],
+        title=[*title, model if by_threads or not sweep.points else f"{model} on {sweep.host.cpu}"],
         columns=[
             *text_columns(*_label_titles(sweep)),
             *number_columns("step time", f"{sweep.input_kind}s/s", "speedup", *efficiency),

@@ -130,6 +130,7 @@ def build_settings(
         data_sha256=files.dataset.sha256,
         weights_sha256=files.weights_sha256,
         batches_sha256=files.batches_sha256,
+        pass_=workload.pass_,
         batch_size=workload.batch_size,
         optimizer=workload.optimizer,
         precision=",".join(study.precisions),

@@ -513,7 +513,12 @@ def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any
     if isinstance(checkpoint, StudyCheckpoint):
         settings = checkpoint.settings
         runs = [(run.configuration, run) for run in checkpoint.runs]
-        own = {"model": settings.model, "dataset": settings.dataset, "batch_size": settings.batch_size}
+        own = {
+            "model": settings.model,
+            "pass_": settings.pass_,
+            "dataset": settings.dataset,
+            "batch_size": settings.batch_size,
+        }
     else:
         study = parse(checkpoint.study, f"the study of {checkpoint.header.id}", remote=True)
         study = msgspec.structs.replace(study, pin_cpus=False, force=True)  # this machine may have fewer cores
@@ -521,6 +526,7 @@ def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any
         runs = [(configuration, None) for configuration in plan.configurations]
         own = {
             "model": plan.model.name,
+            "pass_": plan.workload.pass_,
             "dataset": plan.study.data,
             "batch_size": plan.workload.batch_size,
             "kind": checkpoint.command,

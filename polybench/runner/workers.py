@@ -165,6 +165,7 @@ def _make_run(plan: Plan, configuration: Configuration, interpreter: Callable[[s
             environment.project,
             plan.workload_of(configuration).precision,
             configuration.replicas,
+            plan.workload.pass_,
         )
         python = OWN_INTERPRETER if environment.python is None else interpreter(environment.python)
     except EngineUnavailable as error:

@@ -11,7 +11,7 @@ import msgspec
 
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings, ToolVersion
-from polybench.schema.options import Amount, NaturalInt, Number, Positive, PositiveInt, Seconds
+from polybench.schema.options import RENAME, Amount, NaturalInt, Number, Pass, Positive, PositiveInt, Seconds
 from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import ConfigurationStatus, Interval
 
@@ -133,7 +133,7 @@ class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
     dismissed: bool
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class Series(msgspec.Struct, frozen=True, kw_only=True, rename=RENAME):
     """A configuration of one workload on one machine."""
 
     configuration: str
@@ -141,6 +141,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     variant: str | None
     device: str
     model: str
+    pass_: Pass = "training"
     dataset: str
     batch_size: PositiveInt
     precision: str

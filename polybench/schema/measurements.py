@@ -12,7 +12,18 @@ import msgspec
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
 from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings, Tag
-from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt, Seconds, Workload
+from polybench.schema.options import (
+    RENAME,
+    Amount,
+    Id,
+    NaturalInt,
+    Number,
+    Pass,
+    Positive,
+    PositiveInt,
+    Seconds,
+    Workload,
+)
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import ConfigurationStatus, Interval, StepTimes
 
@@ -127,11 +138,12 @@ class ConfigurationOverhead(ConfigurationStatus, kw_only=True):
         return self.max_relative_residual is None or self.max_relative_residual <= MAX_RESIDUAL
 
 
-class OverheadDocument(Document, kw_only=True):
+class OverheadDocument(Document, kw_only=True, rename=RENAME):
     """The overheads of all configurations of a sweep over batch sizes."""
 
     schema: str = "polybench.overhead/2"
     model: str
+    pass_: Pass = "training"
     input_kind: InputKind = "image"
     threads: PositiveInt
     batch_sizes: list[PositiveInt] = []
@@ -230,11 +242,12 @@ class Curve(msgspec.Struct, frozen=True):
     """The smallest value of the only axis that reaches 90 % of the best throughput."""
 
 
-class SweepDocument(Document, kw_only=True):
+class SweepDocument(Document, kw_only=True, rename=RENAME):
     """A whole sweep."""
 
     schema: str = "polybench.sweep/2"
     model: str
+    pass_: Pass = "training"
     input_kind: InputKind = "image"
     axes: dict[str, list[NaturalInt]]
     points: list[SweepPoint]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from polybench.networks.optimizers import Optimizer
-from polybench.schema.options import Amount, Id, NaturalInt, Number, Positive, PositiveInt
+from polybench.schema.options import RENAME, Amount, Id, NaturalInt, Number, Pass, Positive, PositiveInt
 from polybench.schema.printable import PrintableStruct
 
 InputKind = Literal["image", "sequence"]
@@ -20,7 +20,7 @@ PublishedMetric = Literal["epoch_time", "step_time", "throughput", "steps_per_se
 """The metrics that a published number can be compared with."""
 
 
-class Settings(msgspec.Struct, kw_only=True):
+class Settings(msgspec.Struct, kw_only=True, rename=RENAME):
     """The settings that all configurations of a study share."""
 
     model: str
@@ -30,8 +30,10 @@ class Settings(msgspec.Struct, kw_only=True):
     data_sha256: str
     weights_sha256: str
     batches_sha256: str
+    pass_: Pass = "training"
     batch_size: PositiveInt
     optimizer: Optimizer
+    """The training's; a forward pass has none."""
     precision: str
     """Comma-separated if there are several; the workload of each result has its own."""
     threads: PositiveInt

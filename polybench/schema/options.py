@@ -22,6 +22,9 @@ from polybench.schema.units import plural
 
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload", "pipeline"]
+Pass = Literal["training", "forward"]
+"""Part of a training step that is measured: `training` is all of it; `forward` computes only the logits, in evaluation
+mode."""
 Malloc = Literal["retain", "system"]
 """Policy of the C library for freed memory: `retain` keeps it in the process, `system` is the library's
 default, which returns some of it to the kernel, depending on the layout of the heap."""
@@ -67,6 +70,10 @@ Id = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=100)]
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
+RENAME = {"pass_": "pass"}
+"""Field -> name in documents and study files, which is a keyword of Python."""
+
+
 class EngineName(NamedTuple):
     """An engine with its variants and environment: `torch+compile@nightly`.
 
@@ -108,8 +115,8 @@ def check_environment(name: str) -> str:
     return name
 
 
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A training step, the same for every engine."""
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=RENAME):
+    """A training step or a forward pass, the same for every engine."""
 
     model: str
     dataset: str
@@ -124,6 +131,12 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: PositiveInt = 1
     """Copies of the network; each trains on its shard of every batch of `batch_size`. They share
     `threads`."""
+    pass_: Pass = "training"
+
+    @property
+    def is_forward_pass(self) -> bool:
+        """True if a step computes only the logits of a batch: no dropout, running statistics, no optimizer."""
+        return self.pass_ == "forward"
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,7 +168,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "/".join(filter(None, parts)) + repeat
 
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False, rename=RENAME):
     """A grid of configurations and the way to measure them. Durations are in seconds.
 
     `None` means a derived value: declared by the model, available on this machine, or allowed by the budget.
@@ -170,6 +183,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     model: str | Model = "lenet"
     """A name, or the network itself if it came from a user's file."""
     data: str = "auto"
+    pass_: Pass = "training"
     batch_size: Count | None = None
     optimizer: str | None = None
     learning_rate: Rate | None = None
@@ -237,7 +251,19 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             raise BadInput(
                 "--replicas with --input pipeline: replicas train on preloaded batches only; drop one option"
             )
+        self._check_forward_pass()
         self._reject_infinite()
+
+    def _check_forward_pass(self) -> None:
+        """Reject what a forward pass does not use."""
+        if self.pass_ == "training":
+            return
+        training = ("optimizer", "learning_rate", "momentum", "weight_decay", "lr_schedule")
+        for name in (*training, "epochs", "accuracy", "target_accuracy"):
+            if getattr(self, name) not in (None, False):
+                raise BadInput(f"--pass forward does not train: omit --{name.replace('_', '-')}")
+        if self.replica_counts != (1,):
+            raise BadInput("--pass forward has no gradients that replicas could exchange: omit --replicas")
 
     def _check_environments(self) -> None:
         for name in self.env:

@@ -9,7 +9,17 @@ import msgspec
 from polybench.schema.options import Amount, NaturalInt, PositiveInt
 
 ComparisonKind = Literal[
-    "loss", "gradient", "size", "weight", "schedule", "statistic", "batch", "kept share", "dropout scale", "correct"
+    "loss",
+    "gradient",
+    "size",
+    "weight",
+    "schedule",
+    "statistic",
+    "batch",
+    "kept share",
+    "dropout scale",
+    "correct",
+    "logits",
 ]
 
 
@@ -23,7 +33,8 @@ class TensorComparison(msgspec.Struct, frozen=True):
     this also applies to running means behind it. "size" is the distance from 1 of a gradient's component along
     the reference's, relative to it; "schedule" is that of weights after a change of the learning rate;
     "statistic" is that of running statistics; "kept share", "dropout scale" and "correct" are those of the share of
-    values that dropout keeps, of their factor, and of the share of correct predictions.
+    values that dropout keeps, of their factor, and of the share of correct predictions. "logits" are those of a forward
+    pass.
     """
 
     part: Literal["float64", "timed"]
@@ -40,15 +51,17 @@ class TensorComparison(msgspec.Struct, frozen=True):
 
 
 class PrecisionResult(msgspec.Struct, frozen=True):
-    """The largest errors in one part of the check, with their tolerances; null means not finite.
+    """The largest errors in one part of the check, with their tolerances; null means not finite, or not compared.
 
-    In the timed part, the weight error is that of the update from the engine's own gradient.
+    A forward pass has only the error of its logits. In the timed part, the weight error is that of the update from the
+    engine's own gradient.
     """
 
     max_loss_error: Amount | None
     max_gradient_error: Amount | None
     max_weight_error: Amount | None
     tolerance: dict[str, Amount]
+    max_logits_error: Amount | None = None
 
 
 class KnownDeviation(msgspec.Struct, frozen=True):

@@ -154,6 +154,11 @@ def format_point(values: Mapping[str, int]) -> str:
     return ", ".join(f"{axis.replace('_', ' ')} {format_axis_value(axis, value)}" for axis, value in values.items())
 
 
+def format_model(model: str, pass_: str) -> str:
+    """Format a network for titles: `lenet`, or `lenet, forward pass`."""
+    return model if pass_ == "training" else f"{model}, {pass_} pass"
+
+
 def format_axis_value(axis: str, value: int) -> str:
     """Format a value of an axis: 128 -> "128", augment 1 -> "on"."""
     return ("off", "on")[value] if axis == "augment" else format_count(value)

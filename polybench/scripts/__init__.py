@@ -85,6 +85,7 @@ def unsupported_reason(configuration: Configuration, workload: Workload, steps: 
     rates = optimizer.constant_rate_segments(0, WARMUP_STEPS_PER_BLOCK + steps)  # a later change has no effect
     in_float32 = ("fp32",) if configuration.engine == "keras" else ("fp32", "tf32")
     missing = {
+        "the forward pass": workload.is_forward_pass,
         f"the engine {configuration.engine}": configuration.engine not in _TEMPLATES,
         f"the variant {configuration.variant}": not set(configuration.variants)
         <= set(_variants(configuration, workload)),

@@ -17,7 +17,7 @@ from polybench.errors import BadInput
 from polybench.schema.encoding import decode
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
-from polybench.schema.options import EngineName, Id, Positive
+from polybench.schema.options import RENAME, EngineName, Id, Pass, Positive
 from polybench.schema.printable import PrintableStruct
 from polybench.schema.resources import Interference
 from polybench.schema.result import Interval, MeanStepTime, Result, library_versions
@@ -96,6 +96,7 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     tags: list[str] = []
     model: str = ""
+    pass_: Pass = "training"
     dataset: str = ""
     batch_size: int = 0
     hostname: str = ""
@@ -151,13 +152,14 @@ class PartialResult(msgspec.Struct):
     parity: _Parity = _Parity("skipped")
 
 
-class _Settings(msgspec.Struct):
+class _Settings(msgspec.Struct, rename=RENAME):
     model: str
     dataset: str
     batch_size: int
     data_sha256: str = ""
     malloc: str = ""
     pinned_cpus: list[int] = []
+    pass_: Pass = "training"
 
 
 class _Host(msgspec.Struct):
@@ -220,6 +222,7 @@ def _summarize_study(text: bytes) -> StudySummary:
         title=document.title,
         tags=[*document.tags],
         model=document.settings.model,
+        pass_=document.settings.pass_,
         dataset=document.settings.dataset,
         batch_size=document.settings.batch_size,
         hostname=host.hostname,
@@ -277,6 +280,7 @@ def _summarize_points(
         title=document.title,
         tags=[*document.tags],
         model=document.model,
+        pass_=document.pass_,
         hostname=document.host.hostname,
         finished=len(points.studies) == points.point_count and "interrupted" not in statuses,
         kind=kind,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from polybench.engines.base import Engine
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.worker.allocations import reset_and_warm_up
-from polybench.worker.timing_loop import measure_block, require_finite_loss
+from polybench.worker.timing_loop import measure_block, require_finite
 
 _REPETITIONS = 3
 """The fastest repetition counts, because interference only adds time."""
@@ -27,7 +27,7 @@ def allreduce_seconds(engine: Engine, steps: int) -> tuple[float, float] | None:
         reset_and_warm_up(engine)
         seconds = run_steps(WARMUP_STEPS_PER_BLOCK, steps)
         assert seconds is not None
-        require_finite_loss(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
+        require_finite(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
         return seconds / steps
 
     blocks = [(block(engine.run_steps), block(engine.run_steps_without_allreduce)) for _ in range(_REPETITIONS)]

@@ -50,7 +50,7 @@ from polybench.worker.layers import (
     write_layer_tensors,
 )
 from polybench.worker.numpy_peak import time_numpy
-from polybench.worker.timing_loop import measure_block, require_finite_loss
+from polybench.worker.timing_loop import measure_block, require_finite
 
 EVALUATION_BATCH_SIZE = 500
 """Test images per batch. It divides CIFAR-10's 10,000; for other data sets the last batch is smaller."""
@@ -125,10 +125,11 @@ class Worker:
         self._epoch, self._job = epoch, job
         data_seconds = self._load_preloaded() if pipeline is None else self._open_pipeline(pipeline)
         engine.reset()
-        seconds, losses = [], []
+        seconds: list[float] = []
+        losses: list[float] = []
         for step in range(warmup_steps):
             seconds.append(engine.run_steps(step, 1))
-            losses.append(require_finite_loss(engine, f"in step {step} of the warm-up"))
+            losses += require_finite(engine, f"in step {step} of the warm-up")
         if warmup_steps:
             self._require_variants()
         first, second, *_ = [*seconds, 0.0, 0.0]
@@ -172,7 +173,7 @@ class Worker:
     def run_steps(self, first_step: int, steps: int) -> float | None:
         self.engine.run_steps(first_step, steps)
         self._require_variants()
-        return _finite_or_none(self.engine.loss())
+        return None if self.engine.is_forward_pass else _finite_or_none(self.engine.loss())
 
     def _require_variants(self) -> None:
         """Raise ConfigurationFailed if the framework has silently turned off what is measured."""
@@ -196,7 +197,7 @@ class Worker:
 
     def train(self, first_step: int, steps: int) -> Trained:
         seconds = self.engine.run_steps(first_step, steps)
-        return Trained(seconds, require_finite_loss(self.engine, f"after {first_step + steps} steps"))
+        return Trained(seconds, *require_finite(self.engine, f"after {first_step + steps} steps"))
 
     def save_training(self, path: str) -> str:
         state = self.engine.training_state()
@@ -221,6 +222,9 @@ class Worker:
     def write_logits(self, epoch: EpochFile, path: str) -> None:
         images, _ = open_epoch(epoch)
         write_tensors(path, {"logits": np.concatenate([self.engine.logits(batch) for batch in images])})
+
+    def write_step_logits(self, path: str) -> None:
+        write_tensors(path, {"logits": self.engine.step_logits()})
 
     def count_allocations(self, steps: int) -> AllocationsCounted:
         memory, allocations = measure_memory_and_allocations(self.engine, steps)

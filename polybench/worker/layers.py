@@ -148,7 +148,8 @@ def build_network_operations(engine: Engine, job: Job, weights: Weights, folder:
             x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
         layer_weights = {name: weights[name] for name in timed_layer.tensor_shapes()}
         layers.append((timed_layer, engine.build_layer_operations(timed_layer, layer_weights, x, dy)))
-    return OperationTimer(engine, job, layers, engine.build_step_operations())
+    step_operations = {} if engine.is_forward_pass else engine.build_step_operations()
+    return OperationTimer(engine, job, layers, step_operations)
 
 
 def build_standalone_operations(

@@ -8,6 +8,8 @@ import statistics
 import time
 from typing import NamedTuple
 
+import numpy as np
+
 from polybench.engines.base import Engine
 from polybench.engines.job import GcStats
 from polybench.errors import ConfigurationFailed
@@ -32,7 +34,7 @@ def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> Bl
     """Reset the model, run two untimed steps, then time the next `steps` steps. All blocks time the same steps.
 
     `injected_delay` is a busy wait added to each step, as a fraction of the median untimed step (for power tests).
-    Raises ConfigurationFailed if the loss after the block is not finite.
+    Raises ConfigurationFailed if the loss after the block, or a logit of a forward pass, is not finite.
     """
     engine.reset()
     gc.collect()  # collects garbage of the messages before the timed steps
@@ -50,8 +52,8 @@ def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> Bl
     else:
         step_times = [_timed_call(engine, WARMUP_STEPS_PER_BLOCK + step, 1, call_overheads) for step in range(steps)]
     gc_after, wait_after = engine.gc_stats(), engine.data_wait_seconds()
-    # After a loss that is not finite, all later losses are not finite either, so this checks every step.
-    require_finite_loss(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
+    # After a loss that is not finite, all later losses are not finite either, so this checks every training step.
+    require_finite(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
     data_wait_seconds = None if wait_after is None or wait_before is None else wait_after - wait_before
     call_overhead = statistics.median(call_overheads)
     gc_stats = gc_after - gc_before if gc_after and gc_before else None
@@ -66,12 +68,16 @@ def _timed_call(engine: Engine, first: int, n: int, call_overheads: list[float])
     return seconds
 
 
-def require_finite_loss(engine: Engine, when: str) -> float:
-    """Return the last step's loss; raises ConfigurationFailed if it is infinite or not a number."""
+def require_finite(engine: Engine, when: str) -> list[float]:
+    """Return the last step's loss, if it has one; raises ConfigurationFailed for an infinite or undefined result."""
+    if engine.is_forward_pass:
+        if not np.isfinite(engine.step_logits()).all():
+            raise ConfigurationFailed(f"the logits are not finite {when}")
+        return []
     loss = engine.loss()
     if not math.isfinite(loss):
         raise ConfigurationFailed(f"the loss is {loss} {when}: try a lower --learning-rate")
-    return loss
+    return [loss]
 
 
 def _busy_wait(seconds: float) -> float:

@@ -12,6 +12,7 @@ import pytest
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
 from polybench.schema.analyses import DiffDocument, DiffRow
 from polybench.schema.metadata import ToolVersion
+from polybench.schema.options import RENAME
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
 from polybench.schema.result import Result, StepTimes
@@ -198,15 +199,15 @@ def test_results_of_different_work_have_a_reason_and_no_ratio(changes: dict[str,
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch_size", 64), ("model", "dlframeworks-cnn"), ("precision", "bf16"),
-                                             ("threads", 1), ("input", "pipeline")])  # fmt: skip
+                                             ("threads", 1), ("input", "pipeline"), ("pass_", "forward")])  # fmt: skip
 def test_different_workloads_are_not_comparable(name: str, value: Any) -> None:
     one, two = study(measured("torch/cpu", 0.01)), study(measured("torch/cpu", 0.02))
     workload = msgspec.structs.replace(two.results[0].workload, **{name: value})
     two.results[0].workload = workload
     setattr(two.settings, name, value)
     found = diff(one, two)
-    assert f"different {name.replace('_', ' ')}: " in str(only_row(found).reason)
-    assert found.changed[name][1] == value
+    assert f"different {name.strip('_').replace('_', ' ')}: " in str(only_row(found).reason)
+    assert found.changed[RENAME.get(name, name)][1] == value
     assert only_row(found).ratio is None
     one.settings.data_sha256 = "f" * 64
     assert only_row(diff(one, one)).verdict == "no difference"

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from polybench.engines import ENGINES
 from polybench.engines.base import Array, Engine, Snapshot, Weights
-from polybench.engines.job import Job
-from polybench.networks.layers import Dropout, Layer
+from polybench.engines.job import NO_DEVIATIONS, Job
+from polybench.engines.shared.batches import dropout_masks
+from polybench.networks.layers import Dropout, Layer, ReLU
 from polybench.networks.optimizers import Optimizer
 
 FEW = 16
@@ -121,6 +123,70 @@ class WrongCorrect(Engine):
         return super().count_correct(images, labels - 1)
 
 
+class OneMoreLayer(Engine):
+    """Applies a ReLU to the logits."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        model = msgspec.structs.replace(job.model, layers=(*job.model.layers, ReLU()))
+        super().build(msgspec.structs.replace(job, model=model), weights)
+
+
+class WrongWeights(Engine):
+    """Has a bias that is a thousandth too large."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        name = [name for name in job.model.weight_shapes() if name.endswith(".bias")][-1]
+        super().build(job, {**weights, name: weights[name] * np.float32(1.001)})
+
+
+class TrainingMode(Engine):
+    """Computes the forward pass as in training: with dropout, and the statistics of the batch."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(job, weights)
+        TRAINING_MODE[type(self).__name__.partition("+")[2]](self)
+
+
+def _train_reference(engine: Any) -> None:
+    from polybench.engines.reference.network import _Context, _sequence
+
+    def logits(images: Array) -> Array:
+        masks = dropout_masks(engine._job.model, len(images), 0, 0)
+        context = _Context(engine._weights, NO_DEVIATIONS, masks, {})
+        return _sequence(engine._job.model.layers, images.astype(np.float64), context)[0]
+
+    engine.logits = logits
+
+
+def _train_tf(engine: Any) -> None:
+    import tensorflow as tf
+
+    engine._step = tf.function(lambda images, _: engine._model(images, training=True))
+
+
+def _train_jax(engine: Any) -> None:
+    import jax
+
+    from polybench.engines.jax.layers import Training
+
+    def logits(weights: Any, running: Any, images: Any) -> Any:
+        return Training(weights, running, jax.random.key(0), {}, engine._job.dtype).apply(
+            engine._job.model.layers, images
+        )
+
+    engine._compiled = jax.jit(logits)
+    engine._functions = engine._functions._replace(logits=engine._compiled)
+
+
+TRAINING_MODE: dict[str, Callable[[Any], object]] = {
+    "reference": _train_reference,
+    "torch": lambda engine: engine._network.module.train(),
+    "tf": _train_tf,
+    "jax": _train_jax,
+    "keras": lambda engine: setattr(engine, "_predict", lambda images, _: engine._model(images, training=True).numpy()),
+}
+
+
 def _with_optimizer(job: Job, **changes: object) -> Job:
     optimizer: Optimizer = msgspec.structs.replace(job.workload.optimizer, **changes)
     return msgspec.structs.replace(job, workload=msgspec.structs.replace(job.workload, optimizer=optimizer))
@@ -138,6 +204,9 @@ BUGS = {
     WrongCorrect: {"correct"},
 }
 """The bugs, and the kinds of comparison that must fail."""
+
+FORWARD_BUGS = (FewImages, OneMoreLayer, WrongWeights, TrainingMode)
+"""Bugs of a forward pass."""
 
 
 def __getattr__(name: str) -> Callable[[], Engine]:

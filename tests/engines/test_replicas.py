@@ -67,7 +67,7 @@ def test_two_replicas_equal_one_process(engine: str, worker: Any, checker: Parit
     parity = checker.check(session, request)
     assert parity.status == "pass", parity.reason
     assert parity.float64 is not None
-    assert parity.float64.tolerance == float64_tolerance(model)
+    assert parity.float64.tolerance == float64_tolerance(model, request.job.workload)
 
     # With the framework's own dropout; JAX cannot omit the gradient exchange.
     session.request(calls.prepare(request.job, str(request.weights), request.epoch), TIMEOUT)

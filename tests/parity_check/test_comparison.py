@@ -286,6 +286,7 @@ def test_the_summary_of_comparisons_names_the_largest() -> None:
     assert largest_errors([passed, relative, small, infinite], {"loss": 1}) == PrecisionResult(
         0.3, None, 0.05, {"loss": 1}
     )
+    assert largest_errors([], {"logits": 1}) == PrecisionResult(None, None, None, {"logits": 1})
 
 
 def test_tolerances_allow_for_batch_norm_and_adam() -> None:
@@ -300,7 +301,7 @@ def test_tolerances_allow_for_batch_norm_and_adam() -> None:
         (2e-2, 1e-6),
         (2e-2, 1e-6),
     )
-    assert [float64_tolerance(model)["weight"] for model in (LINE, BIASED)] == [1e-9, 1e-7]
+    assert [float64_tolerance(model, WORKLOAD)["weight"] for model in (LINE, BIASED)] == [1e-9, 1e-7]
 
 
 def weights_after_steps(optimizer: Optimizer, gradients: list[Array]) -> Array:

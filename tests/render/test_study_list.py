@@ -24,6 +24,7 @@ def row(id: str, **changes: Any) -> dict[str, Any]:
         "title": None,
         "tags": [],
         "model": "lenet",
+        "pass": "training",
         "dataset": "synthetic",
         "batch_size": 128,
         "configurations": ["torch/cpu", "tf/cpu"],

@@ -41,6 +41,7 @@ STEPS_PER_FULL_GC = 10
 ALLOCATION_SITES = AllocationProfile(
     "fake", "simulated allocations", [AllocationSite("fake_layer", 3 << 20, 12, 2, 1 << 20)]
 )
+FORWARD_FRACTION = 0.3  # of a training step
 ALLREDUCE_FRACTION = 0.1  # of a data-parallel step
 LAYERS_FRACTION = 0.8  # of a step, shared equally by the operations of all layers
 STEP_OPERATIONS: dict[Operation, float] = {"loss": 0.0004, "update": 0.0003, "call": 0.0001}
@@ -72,9 +73,10 @@ class FakeEngine(Engine):
     def build(self, job: Job, weights: Weights) -> None:  # noqa: ARG002
         if "unavailable" in job.variants:
             raise EngineUnavailable("the fake framework is not installed", "use fake without +unavailable")
-        self._variants = job.variants
-        if "linear_cost" in job.variants:
-            self._step_seconds = OVERHEAD_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
+        self._variants, self.is_forward_pass = job.variants, job.workload.is_forward_pass
+        linear = OVERHEAD_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
+        seconds = linear if "linear_cost" in job.variants else STEP_SECONDS
+        self._step_seconds = seconds * (FORWARD_FRACTION if self.is_forward_pass else 1)
         timed_layers = split_layers(job.model)
         operations = sum(1 + len(layer.gradients()) + layer.has_relu for layer in timed_layers)
         self._operation_seconds = LAYERS_FRACTION * self._step_seconds / operations
@@ -124,6 +126,9 @@ class FakeEngine(Engine):
                 return math.nan
         return math.log(10) * (0.5 + 0.5 * math.exp(-(self._steps - 1) / 100))
 
+    def step_logits(self) -> Array:
+        return np.array([[self.loss()]])
+
     def count_correct(self, images: Array, labels: Array) -> int:  # noqa: ARG002
         """Count that grows with every step, up to all images."""
         return round(len(labels) * self._steps / (self._steps + STEPS_TO_HALF_CORRECT))
@@ -172,6 +177,8 @@ class FakeEngine(Engine):
             seconds[gradient.operation] *= 1 + gradient.has_input_gradient
         if "slow_last_layer" in self._variants and timed_layer.name == self._last_trained:
             seconds[operations[-1]] += STEP_SECONDS
+        if self.is_forward_pass:
+            seconds = {"forward": seconds["forward"]}
         return {operation: TimedOperation(self._timer(value)) for operation, value in seconds.items()}
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:

@@ -59,6 +59,8 @@ class JaxEngine(Engine):
         dtype = jnp.bfloat16 if bf16 else job.dtype
         state_sharding = self._placement.state if self._placement.is_distributed else None
         self._functions = compile_functions(job.model, self._optimizer, dtype, state_sharding)
+        self.is_forward_pass = job.workload.is_forward_pass
+        self._compiled = self._functions.logits if self.is_forward_pass else self._functions.step
         self._masks: dict[str, Any] = {}
         self.set_initial_weights(weights)
         self.reset()
@@ -105,7 +107,7 @@ class JaxEngine(Engine):
         self._state = restored._replace(key=jax.random.wrap_key_data(restored.key))
 
     def run_steps(self, first: int, n: int) -> float:
-        batches, train_step = self._batches, self._functions.step
+        batches, train_step = self._batches, self._forward if self.is_forward_pass else self._functions.step
         steps = scheduled_steps(self._job.workload.optimizer, first, n, self._set_learning_rate)
         jax.block_until_ready(self._state)
         start = perf_counter()
@@ -117,8 +119,11 @@ class JaxEngine(Engine):
         self._loss = loss
         return seconds
 
+    def _forward(self, state: State, images: Any, _labels: Any, _masks: Any) -> tuple[State, Any]:
+        return state, self._functions.logits(state.weights, state.running, images)
+
     def inactive_variant(self) -> str:
-        if self._functions.step._cache_size():  # compiled versions of the step
+        if self._compiled._cache_size():  # compiled versions of the step
             return ""
         return explain_eager("JAX ran the step without jit", "JAX_DISABLE_JIT")
 
@@ -127,6 +132,9 @@ class JaxEngine(Engine):
 
     def loss(self) -> float:
         return float(self._loss)
+
+    def step_logits(self) -> Array:
+        return _copy_to_numpy(self._loss.astype(self._job.dtype))
 
     def count_correct(self, images: Array, labels: Array) -> int:
         batch = jax.device_put(as_input(images, self._job.dtype), self._placement.state)
@@ -163,8 +171,12 @@ class JaxEngine(Engine):
             self._pipeline.wait_until_idle()
 
     def count_allocations(self, first: int, n: int) -> Allocations:
-        batch = self._batches[first % len(self._batches)]
-        compiled = self._functions.step.lower(self._state, *batch, self._masks).compile()
+        images, labels = self._batches[first % len(self._batches)]
+        state = self._state
+        arguments = (
+            (state.weights, state.running, images) if self.is_forward_pass else (state, images, labels, self._masks)
+        )
+        compiled = self._compiled.lower(*arguments).compile()
         return count_allocations(partial(self.run_steps, first, n), n, compiled, self._device)
 
     def build_layer_operations(
@@ -172,7 +184,10 @@ class JaxEngine(Engine):
     ) -> Mapping[Operation, TimedOperation]:
         arrays = (as_input(array, self._job.dtype) for array in (x, dy))
         calls = layer_operations(
-            timed_layer, as_dtype(weights, self._job.dtype), *jax.device_put(tuple(arrays), self._device)
+            timed_layer,
+            as_dtype(weights, self._job.dtype),
+            *jax.device_put(tuple(arrays), self._device),
+            is_forward_pass=self.is_forward_pass,
         )
         return make_timed_operations(calls, lambda: None)
 

@@ -11,13 +11,15 @@ import jax.numpy as jnp
 import optax
 
 from polybench.engines.base import Weights
-from polybench.engines.jax.layers import Tensors, Training
+from polybench.engines.jax.layers import Inference, Tensors, Training
 from polybench.engines.shared.timed_operations import OperationCall
 from polybench.networks.layers import Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
 
 
-def layer_operations(timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any) -> dict[Operation, OperationCall]:
+def layer_operations(
+    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, *, is_forward_pass: bool
+) -> dict[Operation, OperationCall]:
     """Compile each operation of a layer separately; a call overhead is subtracted from each.
 
     A whole step is a single call. A gradient is the pullback of `jax.vjp`, with the saved forward pass.
@@ -27,11 +29,15 @@ def layer_operations(timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any)
     running = {name: value for name, value in tensors.items() if name not in trained}
 
     def apply(layers: Any, trained: Tensors, x: Any) -> Any:
+        if is_forward_pass:
+            return Inference(trained, running).apply(layers, x)
         return Training(trained, running, jax.random.key(0), {}).apply(layers, x)
 
     calls: dict[Operation, OperationCall] = {
         "forward": _operation(lambda trained, x: apply(timed_layer.layers, trained, x), trained, x)
     }
+    if is_forward_pass:
+        return calls
     layer, dz = timed_layer.layers[:1], dy
     if timed_layer.has_relu:
         z = apply(layer, trained, x)

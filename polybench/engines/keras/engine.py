@@ -29,7 +29,7 @@ class KerasEngine(Engine):
     """Keras's own training step: eager on PyTorch, a `tf.function` on TensorFlow, compiled with XLA on JAX.
 
     `train_on_batch` is the step of `model.fit` without its iterator and callbacks. It returns the loss as a
-    number, so it waits for the step to finish.
+    number, so it waits for the step to finish. `predict_on_batch`, the forward pass, returns the logits in NumPy.
     """
 
     timing_resolution: Literal["step", "block"] = "step"
@@ -57,6 +57,7 @@ class KerasEngine(Engine):
         )
         loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._model.compile(self._optimizer.keras, loss_function)
+        self.is_forward_pass = job.workload.is_forward_pass
         self._gradients = self._backend.gradients(self._model, loss_function)
         self._conventions = conventions(job)
         self.reset()
@@ -90,7 +91,7 @@ class KerasEngine(Engine):
         self._synchronize()
 
     def run_steps(self, first: int, n: int) -> float:
-        batches, train_step = self._batches, self._model.train_on_batch
+        batches, train_step = self._batches, self._predict if self.is_forward_pass else self._model.train_on_batch
         steps = scheduled_steps(self._job.workload.optimizer, first, n, self._optimizer.set_learning_rate)
         start = perf_counter()
         for step in self._network.with_masks(steps):
@@ -101,6 +102,10 @@ class KerasEngine(Engine):
         self._loss = loss
         return seconds
 
+    def _predict(self, images: Any, _labels: Any) -> Array:
+        logits: Array = self._model.predict_on_batch(images)  # in NumPy, as users get them
+        return logits
+
     def inactive_variant(self) -> str:
         if keras.backend.backend() != self._name:
             return f"Keras runs on {keras.backend.backend()}: expected {self._name}: unset KERAS_BACKEND"
@@ -108,6 +113,9 @@ class KerasEngine(Engine):
 
     def loss(self) -> float:
         return float(self._loss)
+
+    def step_logits(self) -> Array:
+        return np.asarray(self._loss).astype(self._job.dtype)
 
     def count_correct(self, images: Array, labels: Array) -> int:
         logits = self._model.predict_on_batch(as_input(batch_to_keras(images), self._job.dtype))

@@ -28,7 +28,7 @@ class ReferenceEngine(Engine):
         return EngineInfo({"numpy": np.__version__}, {}, ("cpu",))
 
     def build(self, job: Job, weights: Weights) -> None:
-        self._job = job
+        self._job, self.is_forward_pass = job, job.workload.is_forward_pass
         self.set_initial_weights(weights)
         self.reset()
 
@@ -66,6 +66,9 @@ class ReferenceEngine(Engine):
     def run_steps(self, first: int, n: int) -> float:
         start = perf_counter()
         for step in range(first, first + n):
+            if self.is_forward_pass:
+                self._logits = self.logits(self._images[step % len(self._images)])
+                continue
             self._loss, gradients, statistics = self._pass(step)
             rate = self._job.workload.optimizer.learning_rate_at(step)
             for name, gradient in gradients.items():
@@ -78,6 +81,9 @@ class ReferenceEngine(Engine):
 
     def loss(self) -> float:
         return self._loss
+
+    def step_logits(self) -> Array:
+        return self._logits
 
     def count_correct(self, images: Array, labels: Array) -> int:
         return int((self.logits(images).argmax(axis=-1) == labels).sum())

@@ -90,7 +90,10 @@ class TensorFlowEngine(Engine):
         # jit_compile=None is TensorFlow's default, which its own flags control.
         wrap = (lambda function: function) if eager else tf.function(jit_compile=xla or None)
         training = self._model, self._optimizer.keras, loss_function
-        if replicas is None:
+        self.is_forward_pass = job.workload.is_forward_pass
+        if self.is_forward_pass:
+            self._step = wrap(lambda images, _labels: self._model(images, training=False))
+        elif replicas is None:
             self._step, self._gradients = step_functions(*training, wrap)
         else:
             self._step, self._gradients, self._step_without_allreduce = replicas.step_functions(*training)
@@ -195,6 +198,9 @@ class TensorFlowEngine(Engine):
     def loss(self) -> float:
         return float(self._loss)
 
+    def step_logits(self) -> Array:
+        return np.asarray(tf.cast(self._loss, self._dtype))
+
     def count_correct(self, images: Array, labels: Array) -> int:
         with tf.device(self._device):
             logits = self._logits(tf.constant(as_input(batch_to_keras(images), self._dtype)))
@@ -238,7 +244,10 @@ class TensorFlowEngine(Engine):
         with tf.device(self._device):
             tensors = (tf.constant(as_input(batch_to_keras(array), self._dtype)) for array in (x, dy))
             eager, options = ("eager" in self._job.variants), lstm_options(self._job.variants)
-            calls = layer_operations(timed_layer, weights, *tensors, eager=eager, lstm_options=options)
+            forward = self.is_forward_pass
+            calls = layer_operations(
+                timed_layer, weights, *tensors, eager=eager, lstm_options=options, is_forward_pass=forward
+            )
         return make_timed_operations(calls, self._synchronize)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:

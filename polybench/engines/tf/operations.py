@@ -24,7 +24,14 @@ of Eigen's."""
 
 
 def layer_operations(
-    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, *, eager: bool, lstm_options: Mapping[str, Any]
+    timed_layer: TimedLayer,
+    weights: Weights,
+    x: Any,
+    dy: Any,
+    *,
+    eager: bool,
+    lstm_options: Mapping[str, Any],
+    is_forward_pass: bool,
 ) -> dict[Operation, OperationCall]:
     """Build each operation of a layer as a separate graph function; a call overhead is subtracted from each.
 
@@ -36,7 +43,7 @@ def layer_operations(
     for name, variable in network.variables(timed_layer.tensor_shapes()).items():
         variable.assign(to_keras(weights[name], None, is_embedding=name in tables))
     relu = keras.layers.ReLU() if timed_layer.has_relu else None
-    layer = partial(network.model, training=True)
+    layer = partial(network.model, training=not is_forward_pass)
 
     def forward(x: Any) -> Any:
         z = layer(x)
@@ -44,6 +51,8 @@ def layer_operations(
 
     make_call = _eager_call if eager else _graph_call
     calls: dict[Operation, OperationCall] = {"forward": make_call(forward, x)}
+    if is_forward_pass:
+        return calls
     dz = dy
     if relu:
         calls["activation"] = _eager_gradient(relu, layer(x), dy) if eager else _relu_gradient(forward(x), dy)

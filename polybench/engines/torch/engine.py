@@ -27,6 +27,7 @@ from polybench.engines.torch.training import (
     GraphedStep,
     check_cudagraph_support,
     compiled_graphs,
+    make_forward_pass,
     make_loss_function,
     make_optimizer,
     make_training_step,
@@ -81,11 +82,12 @@ class TorchEngine(Engine):
         self.set_initial_weights(weights)
         self._optimizer = make_optimizer(job.workload.optimizer, model.parameters(), foreach="foreach" in job.variants)
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
-        self._compute_loss = make_loss_function(
-            self._replicas.wrap(model, self._device),
-            self._device.type,
-            autocast=autocast,
-            flatten=bool(job.model.label_shape),
+        self.is_forward_pass = job.workload.is_forward_pass
+        wrapped = self._replicas.wrap(model, self._device)
+        self._compute_loss = (
+            make_forward_pass(wrapped, self._device.type, autocast=autocast)
+            if self.is_forward_pass
+            else make_loss_function(wrapped, self._device.type, autocast=autocast, flatten=bool(job.model.label_shape))
         )
         if "compile" in job.variants:
             # In float64, compiled code may read a max-pool's gradient before it is written, as zero:
@@ -93,7 +95,11 @@ class TorchEngine(Engine):
             # chooses the memory layout of convolutions. Timed steps use float32, which is not affected.
             options = {"layout_optimization": False} if job.dtype == "float64" else None
             self._compute_loss = torch.compile(self._compute_loss, dynamic=False, options=options)
-        self._train_step = make_training_step(self._compute_loss, self._optimizer)
+        self._train_step = (
+            torch.inference_mode()(self._compute_loss)
+            if self.is_forward_pass
+            else make_training_step(self._compute_loss, self._optimizer)
+        )
         self.reset()
 
     def load(self, images: Array, labels: Array) -> None:
@@ -170,6 +176,9 @@ class TorchEngine(Engine):
     def loss(self) -> float:
         return float(self._replicas.mean(self._loss).item())
 
+    def step_logits(self) -> Array:
+        return _to_canonical(self._loss.float() if self._loss.dtype == torch.bfloat16 else self._loss)
+
     def count_correct(self, images: Array, labels: Array) -> int:
         model = self._network.module.eval()
         with torch.inference_mode():
@@ -217,7 +226,8 @@ class TorchEngine(Engine):
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
         x_tensor, dy_tensor = (self._to_device(torch.from_numpy(array)) for array in (x, dy))
-        calls = layer_operations(timed_layer, weights, x_tensor, dy_tensor, self._memory_format)
+        forward, layout = self.is_forward_pass, self._memory_format
+        calls = layer_operations(timed_layer, weights, x_tensor, dy_tensor, layout, is_forward_pass=forward)
         return make_timed_operations(calls, self._synchronize)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:

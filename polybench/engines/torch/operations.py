@@ -17,7 +17,7 @@ from polybench.networks.timed_layers import TimedLayer
 
 
 def layer_operations(
-    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, memory_format: Any
+    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, memory_format: Any, *, is_forward_pass: bool
 ) -> dict[Operation, OperationCall]:
     """Build each operation of a layer for input `x` and gradient `dy` of its output, on their device.
 
@@ -30,6 +30,9 @@ def layer_operations(
     with torch.no_grad():
         for name, tensor in network.tensors(timed_layer.tensor_shapes()).items():
             tensor.copy_(torch.from_numpy(weights[name]))
+    if is_forward_pass:
+        module.eval()
+        return {"forward": OperationCall(torch.inference_mode()(lambda: module(x)))}
     x.requires_grad_(timed_layer.needs_input_gradient)
     calls: dict[Operation, OperationCall] = {"forward": OperationCall(lambda: module(x))}
     z, dz = module[0](x), dy

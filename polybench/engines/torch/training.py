@@ -44,6 +44,20 @@ def make_loss_function(model: Any, device_type: str, *, autocast: bool, flatten:
     return compute_flat_loss if flatten else compute_loss
 
 
+def make_forward_pass(model: Any, device_type: str, *, autocast: bool) -> Any:
+    """Make the function (images, labels) -> logits, which ignores labels; it sets the model to evaluation mode."""
+    model.eval()
+
+    def forward(images: Any, _labels: Any) -> Any:
+        return model(images)
+
+    def forward_with_autocast(images: Any, _labels: Any) -> Any:
+        with torch.autocast(device_type, dtype=torch.bfloat16):
+            return model(images)
+
+    return forward_with_autocast if autocast else forward
+
+
 def make_training_step(compute_loss: Any, optimizer: Any) -> Any:
     """Make the function (images, labels) -> loss, a tensor, that trains one step."""
 
@@ -87,6 +101,8 @@ def check_cudagraph_support(job: Job) -> None:
     """Raise EngineUnavailable if a CUDA graph cannot capture the job's step."""
     if job.device == "cpu":
         raise EngineUnavailable("cudagraph needs a CUDA device", "use --devices cuda")
+    if job.workload.is_forward_pass:
+        raise EngineUnavailable("cudagraph does not have the forward pass yet", "omit +cudagraph")
     if job.workload.optimizer.lr_schedule:
         raise EngineUnavailable("a CUDA graph has a constant learning rate", "omit the learning-rate schedule")
     if job.workload.optimizer.name == "adam":
