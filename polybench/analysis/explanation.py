@@ -22,6 +22,8 @@ from polybench.schema.result import SINGLE_PROCESS, Comparison, Result
 from polybench.schema.study import StudyDocument
 from polybench.storage.summaries import StudySummary
 
+_MAX_CONFIGURATIONS = 200
+"""Each is compared with the others of its engine."""
 _MIN_POINTS = 3
 """Batch sizes that a linear fit requires; two always lie on a line, so only a third can contradict it."""
 
@@ -38,9 +40,14 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
     """Break down the difference between each configuration and the baseline, and add recommendations.
 
     Raises:
-        BadInput: fewer than two configurations are ranked, or the baseline is not ranked.
+        BadInput: fewer than two configurations are ranked or more than 200, or the baseline is not ranked.
     """
     ranked = [result for result in document.results if result.is_ranked]
+    if len(ranked) > _MAX_CONFIGURATIONS:
+        raise BadInput(
+            f"study {document.id} has {len(ranked):,} comparable configurations; an explanation has at most"
+            f" {_MAX_CONFIGURATIONS}"
+        )
     baseline_result = _baseline(document, ranked, baseline)
     study = measured_study(document)
     others = [other for other in ranked if other is not baseline_result]

@@ -64,7 +64,7 @@ def newest_layers(study: StudyDocument, saved: Sequence[LayersDocument]) -> Laye
 def _explanation(study: StudyDocument, saved: SavedDocuments) -> ExplanationDocument | None:
     try:
         return explain(study, saved)
-    except BadInput:  # fewer than two comparable configurations
+    except BadInput:  # too few or too many comparable configurations
         return None
 
 

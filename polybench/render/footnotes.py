@@ -96,13 +96,11 @@ def _environment_notes(study: StudyDocument) -> Iterator[str]:
                 versions = {"python": study.host.python} | result.versions
                 texts = {package: one_line(text) for package, text in library_versions(versions).items()}
                 by_environment.setdefault(result.environment, texts)
+        packages = {package for versions in by_environment.values() for package in versions}
+        in_all = {name: {versions.get(name) for versions in by_environment.values()} for name in packages}
+        varying = {name for name, versions in in_all.items() if len(by_environment) == 1 or len(versions) > 1}
         for environment, versions in by_environment.items():
-            others = [other for name, other in by_environment.items() if name != environment]
-            different = [
-                f"{package} {version}"
-                for package, version in versions.items()
-                if not others or any(other.get(package) != version for other in others)
-            ]
+            different = [f"{package} {version}" for package, version in versions.items() if package in varying]
             name = EngineName(engine, (), environment)
             yield f"{name}: {', '.join(different) or 'same versions as the other environments'}"
 

@@ -63,6 +63,9 @@ _DEFAULT_MAX_EPOCHS = 20
 """Maximum epochs of a training with a target accuracy, if `epochs` is not given."""
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_MAX_ENVIRONMENT = 100
+ConfigurationName = Annotated[str, Meta(max_length=1000)]
+"""Name of a configuration, which every page repeats, or a part of it."""
 Label = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=60)]
 Id = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=100)]
 """ID of a document or checkpoint, which is also the name of its file or folder. No path leads out of a folder by it."""
@@ -108,9 +111,10 @@ class EngineName(NamedTuple):
 
 def check_environment(name: str) -> str:
     """Return `name`; raises BadInput if it is not a valid name of an environment."""
-    if not re.fullmatch(_NAME, name):
+    if not re.fullmatch(_NAME, name) or len(name) > _MAX_ENVIRONMENT:
         raise BadInput(
-            f"invalid environment name {name!r}: expected letters, digits and . _ - only, a letter or digit first"
+            f"invalid environment name {name[:_MAX_ENVIRONMENT]!r}: expected letters, digits and . _ - only, a letter"
+            f" or digit first, and at most {_MAX_ENVIRONMENT} characters"
         )
     return name
 

@@ -11,7 +11,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from polybench.schema.options import Amount, EngineName, NaturalInt, Number, Positive, PositiveInt, Seconds, Workload
+from polybench.schema.options import (
+    Amount,
+    ConfigurationName,
+    EngineName,
+    NaturalInt,
+    Number,
+    Positive,
+    PositiveInt,
+    Seconds,
+    Workload,
+)
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import (
     Allocations,
@@ -265,12 +275,12 @@ class Communication(msgspec.Struct, frozen=True):
 class ConfigurationStatus(msgspec.Struct, kw_only=True):
     """A configuration and its status. `reason` and `hint` are null if they do not apply."""
 
-    configuration: str
-    engine: str
-    variant: str | None
-    environment: str | None = None
+    configuration: ConfigurationName
+    engine: ConfigurationName
+    variant: ConfigurationName | None
+    environment: ConfigurationName | None = None
     """The name of `--env`; null is the Python that runs polybench."""
-    device: str
+    device: ConfigurationName
     status: Status
     reason: str | None = None
     hint: str | None = None

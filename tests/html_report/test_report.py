@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import cProfile
 import gzip
 import hashlib
 import html
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +24,8 @@ from polybench.html_report.study_section import build_view, headline, parity_vie
 from polybench.results.comparisons import add_comparisons
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
 from polybench.schema.result import Result
-from polybench.schema.study import StudyDocument
+from polybench.schema.study import StudyDocument, to_json
+from tests.commands import printed, refused
 from tests.factories import measured, saved_again, study, typical_study, unmeasured
 from tests.figures.documents import full_layers, full_study, full_sweep, with_peaks
 
@@ -124,6 +127,21 @@ def test_texts_of_a_study_are_escaped() -> None:
     assert MALICIOUS not in page
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 20
     assert page.count("<script") == 3
+
+
+def test_the_work_for_a_report_is_proportional_to_its_rows(tmp_path: Path) -> None:
+    calls: list[int] = []
+    for rows in (250, 500):
+        results = [measured("torch/cpu", 0.02), *(measured(f"tf@e{row}/cpu", 0.01) for row in range(1, rows))]
+        for result in results:
+            result.versions["numpy"] = result.configuration
+        path = tmp_path / f"{rows}.json"
+        path.write_bytes(to_json(study(*results)))
+        with cProfile.Profile() as profile:
+            printed("report", path, "--output", tmp_path / "report.html", "--results", tmp_path)
+        calls.append(sum(one.callcount for one in profile.getstats()))
+    assert calls[1] < 2.5 * calls[0]
+    assert "500 comparable configurations; an explanation has at most 200" in refused("explain", path)
 
 
 def test_report_of_many_step_times_is_small() -> None:

@@ -94,6 +94,7 @@ DAMAGE: dict[str, tuple[tuple[str | int, ...], bytes]] = {
     "another ID": (("id",), b'"../../x"'),
     "500,000 nested objects": (("results", 0, "versions"), _nested(500_000)),
     "nested objects in an unknown field": (("unknown",), _nested(500_000)),
+    "a name of 10 MB": (("results", 0, "configuration"), b'"' + bytes(range(97, 107)) * 1_000_000 + b'"'),
     "an impossible optimizer": (("settings", "optimizer"), b'{"name":"adam","momentum":0.5}'),
 }
 
