@@ -15,11 +15,9 @@ to a placeholder that only stores its arguments; every other name is rejected, s
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import io
-import os
 import pickle
 import pickletools
 import shutil
@@ -36,7 +34,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
-from polybench.data.disk import check_free_space, exists, is_file
+from polybench.data.disk import check_free_space, exists, is_file, only_process
 from polybench.errors import BadInput
 
 Version = Literal["binary", "python"]
@@ -198,7 +196,7 @@ def fetch(version: Version, folder: Path) -> Path:
     if target.is_dir():
         verify(target)
         return target
-    with check_free_space(folder, _FETCHED_BYTES), _only_process(folder):
+    with check_free_space(folder, _FETCHED_BYTES), only_process(folder):
         if not target.is_dir():  # otherwise another process has fetched it meanwhile
             for left in folder.glob(f"{_UNPACKED}*"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
@@ -218,18 +216,6 @@ def _unpack(archive: Path, folder: Path, name: str) -> None:
             elif info.name != name or not info.isdir():
                 raise tarfile.TarError(f"unexpected {info.name!r}")
     verify(folder / name)
-
-
-@contextlib.contextmanager
-def _only_process(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in this context with the same folder."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _download(published: PublishedArchive, folder: Path) -> Path:

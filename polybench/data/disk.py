@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -73,6 +74,23 @@ def remove_folder(folder: Path, root: Path) -> None:
     """Delete a folder below `root`, as far as possible; links, and what they lead to, remain."""
     if is_inside(folder, root):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def only_process(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Wait until no other process is in this context with the same folder; call `on_wait` before waiting."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -16,11 +16,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import platformdirs
 
 from polybench.data import supervisor
+from polybench.data.disk import only_process
 from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia.discovery import SETUP, Julia, find, first_error_line, save_julia
 from polybench.engines.flux.julia.environment import environments_folder, own_environment
@@ -98,9 +100,14 @@ def set_up(
 ) -> Iterator[Julia]:
     """Install missing packages, also the optional packages `more`, and precompile all; provide the Julia for a test.
 
-    If anything fails, also in the body, the project is as it was.
+    If anything fails, also in the body, the project is as it was. Only one process of the user is in this context.
     """
-    with _restored_on_failure(julia):
+    folder = platformdirs.user_data_path("polybench")
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    waiting = partial(print_line, f"waiting for another `{SETUP}`")
+    lock = only_process(folder, waiting) if folder.is_dir() else contextlib.nullcontext()
+    with lock, _restored_on_failure(julia):
         if julia is None or _needs_packages(julia, print_line, more):
             _install(julia, print_line, more, offline=offline)
             julia = julia if julia and julia.found_by != "juliapkg" else find()

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import threading
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from polybench.engines.flux.julia.environment import environments_folder, own_en
 from polybench.errors import EngineUnavailable
 from polybench.runner import doctor
 from tests.engines.flux.julia.conftest import COMPLETE, Make
+from tests.processes import becomes_true
 
 pytest.importorskip("juliapkg")
 
@@ -68,6 +70,23 @@ def files(folder: str | Path) -> dict[str, bytes]:
 
 def calls(tmp_path: Path) -> str:
     return (tmp_path / "calls").read_text()
+
+
+def test_two_setups_at_once_run_one_after_the_other(executable: Make, project: Make) -> None:
+    julia, lines, finished = Julia(executable(), project(), "a test"), [], []
+
+    def set_up_too() -> None:
+        with julia_setup.set_up(julia, lines.append):
+            finished.append(True)
+
+    other = threading.Thread(target=set_up_too)
+    with julia_setup.set_up(julia, lambda line: None):
+        other.start()
+        assert becomes_true(lambda: lines)
+        assert not finished
+    other.join()
+    assert lines[0] == "waiting for another `polybench setup flux`"
+    assert finished
 
 
 @pytest.mark.usefixtures("no_network")
