@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from polybench.cli.completion import saved
 from polybench.cli.options import TableFormat, Tolerance, parse_fraction, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, write
 from polybench.errors import BadInput, lookup_or_suggest
@@ -18,8 +19,8 @@ _CONDITIONS = ("slower", "faster")
 
 @with_options("output", "results")
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help=f"Old study: {_ID}.")],
-    b: Annotated[str, typer.Argument(metavar="B", help=f"New study: {_ID}.")],
+    a: Annotated[str, typer.Argument(metavar="A", help=f"Old study: {_ID}.", autocompletion=saved("study"))],
+    b: Annotated[str, typer.Argument(metavar="B", help=f"New study: {_ID}.", autocompletion=saved("study"))],
     options: OutputOptions,
     tolerance: Tolerance = "2%",  # type: ignore[assignment]  # typer parses it
     fail_if: Annotated[

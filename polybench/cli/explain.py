@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
+from polybench.cli.completion import saved
 from polybench.cli.options import format_option, with_options
 from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, write
 from polybench.errors import BadInput, PolybenchError
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 @with_options("output", "results")
 def explain(
-    study: Annotated[str, typer.Argument(metavar="ID", help="Study: an ID, a unique prefix, or `last`.")],
+    study: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="Study: an ID, a unique prefix, or `last`.", autocompletion=saved("study")),
+    ],
     options: OutputOptions,
     baseline: Annotated[
         str | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from polybench.cli.completion import saved
 from polybench.cli.options import TableFormat, Tolerance, with_options
 from polybench.cli.output import check_writable, write
 from polybench.errors import BadInput
@@ -29,6 +30,7 @@ def history(
             "--dismiss",
             metavar="ID",
             help="Study whose change points are no longer reported: its ID, a unique prefix, or `last`.",
+            autocompletion=saved("study"),
         ),
     ] = None,
     results: Path | None = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from polybench.cli.completion import one_of
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, interrupted_hint, layers_exit_code, print_and_exit
@@ -38,6 +39,7 @@ def layers(
         typer.Option(
             "--sort",
             help="Order of the rows. network: order of the layers; slowdown: time lost to the baseline.",
+            autocompletion=one_of(("network", "slowdown")),
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = "network",

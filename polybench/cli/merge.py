@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from polybench.cli.completion import saved
 from polybench.cli.options import TableFormat, parse_prices, with_options
 from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.render import render
@@ -14,7 +15,12 @@ from polybench.render import render
 @with_options("output", "results")
 def merge(
     studies: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="Studies: IDs, unique prefixes, or paths of JSON files.")
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="Studies: IDs, unique prefixes, or paths of JSON files.",
+            autocompletion=saved("study"),
+        ),
     ],
     options: OutputOptions,
     baseline: Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polybench.cli.completion import model_names
 from polybench.cli.options import format_option, with_options
 from polybench.cli.output import Rows, echo, print_table
 from polybench.errors import BadInput
@@ -26,6 +27,7 @@ def models(
         typer.Argument(
             metavar="[NAME|FILE.toml|ID]",
             help="Network to show: a name, a network file, or the ID of a saved study that used it.",
+            autocompletion=model_names,
         ),
     ] = None,
     results: Path | None = None,

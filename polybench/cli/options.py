@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 import msgspec
 import typer
 
+from polybench.cli.completion import column_names, engine_names, model_names, one_of, several_of
 from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, lookup_or_suggest, split_names
 from polybench.networks import MODELS
@@ -203,6 +204,8 @@ def _option(
     """
     hint = _HINTS.get(field, bool)
     default = _DEFAULTS.get(field, False)
+    if get_origin(hint) is Literal:
+        more["autocompletion"] = one_of(get_args(hint))
     return Option(
         field,
         kind=kind or (str if get_origin(hint) is Literal else hint),
@@ -230,6 +233,7 @@ WORKLOAD = _panel(
         kind=str,
         read=split_names,
         write=",".join,
+        autocompletion=several_of(engine_names),
     ),
     _option(
         "devices",
@@ -237,6 +241,7 @@ WORKLOAD = _panel(
         kind=str | None,
         read=split_names,
         show_default="every device of this machine",
+        autocompletion=several_of(lambda _: ("cpu", "cuda")),
     ),
     _option(
         "env",
@@ -245,12 +250,18 @@ WORKLOAD = _panel(
         kind=list[str] | None,
         read=lambda texts: parse_paths(texts, "--env"),
     ),
-    _option("model", "Network: a name (list: polybench models), or a network file such as my_net.toml.", kind=str),
+    _option(
+        "model",
+        "Network: a name (list: polybench models), or a network file such as my_net.toml.",
+        kind=str,
+        autocompletion=model_names,
+    ),
     _option(
         "data",
         "Data set: cifar10, mnist, imdb, synthetic, or the path of an official archive, of its unpacked"
         " files, or of a folder with one subfolder of images per class. auto: the network's real data set if it"
         " is on disk, else synthetic.",
+        autocompletion=one_of(("auto", "synthetic", "cifar10", "mnist", "imdb")),
     ),
     _option(
         "pass_",
@@ -259,7 +270,12 @@ WORKLOAD = _panel(
         "--pass",
     ),
     _option("batch_size", "Images or sequences per step.", show_default=_MODEL_DEFAULT),
-    _option("optimizer", f"Optimizer: {', '.join(OPTIMIZERS)}.", show_default=_MODEL_DEFAULT),
+    _option(
+        "optimizer",
+        f"Optimizer: {', '.join(OPTIMIZERS)}.",
+        show_default=_MODEL_DEFAULT,
+        autocompletion=one_of(OPTIMIZERS),
+    ),
     _option("learning_rate", "Learning rate of the optimizer.", show_default=_MODEL_DEFAULT),
     _option("momentum", "Momentum of the optimizer.", show_default=_MODEL_DEFAULT),
     _option(
@@ -279,6 +295,7 @@ WORKLOAD = _panel(
         "Precision: fp32, tf32 (CUDA only) or bf16, or a list such as fp32,bf16.",
         kind=str,
         read=parse_precision,
+        autocompletion=several_of(lambda _: get_args(Precision)),
     ),
     _option(
         "input",
@@ -397,9 +414,10 @@ OUTPUT = _panel(
         "columns",
         "Columns of the table, by name or group, in this order: step_time,speedup,memory. List: polybench columns.",
         show_default="the most important ones that fit; all in csv",
+        autocompletion=several_of(column_names),
     ),
     _option("published", "Print the published numbers that a study file refers to below the table.", "--published"),
-    _option("format", f"Format: {', '.join(FORMATS)}."),
+    _option("format", f"Format: {', '.join(FORMATS)}.", autocompletion=one_of(FORMATS.names)),
     _option("output", "File to write instead of standard output.", "--output", "-o"),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data folder"),
     _option("save", "Save the study.", "--save/--no-save"),
@@ -432,7 +450,7 @@ def format_option(names: Iterable[str], check: Callable[[str], str] | None = Non
     def checked(name: str) -> str:
         return check(name) if check else lookup_or_suggest(name, table, "format")
 
-    return typer.Option("--format", help=f"Format: {', '.join(table)}.", callback=checked)
+    return typer.Option("--format", help=f"Format: {', '.join(table)}.", callback=checked, autocompletion=one_of(table))
 
 
 TableFormat = Annotated[str, format_option(TABLE_FORMATS, check_format)]

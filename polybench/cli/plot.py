@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polybench.cli.completion import one_of, saved
 from polybench.cli.options import with_options
 from polybench.cli.output import DOCUMENT_HELP, OutputOptions, anonymize_if_requested, check_writable, echo, write
 from polybench.errors import BadInput
@@ -24,14 +25,19 @@ _FIGURE_LIST = "; ".join(f"{name}: {spec.summary}" for name, spec in FIGURES.ite
 
 @with_options("prices", "results", "anonymous")
 def plot(
-    document: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
+    document: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP, autocompletion=saved())],
     options: OutputOptions,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File to write: .html, or .svg, .png, .pdf (need Chromium).")
     ],
     figure: Annotated[
         str | None,
-        typer.Option("--figure", help=f"Figure. {_FIGURE_LIST}.", show_default="the main figure of the document"),
+        typer.Option(
+            "--figure",
+            help=f"Figure. {_FIGURE_LIST}.",
+            show_default="the main figure of the document",
+            autocompletion=one_of(FIGURES.names),
+        ),
     ] = None,
     prices: Mapping[str, float] | None = None,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polybench.cli.completion import saved
 from polybench.cli.options import with_options
 from polybench.cli.output import OutputOptions, anonymize_if_requested, check_writable, echo, write
 from polybench.schema.measurements import OverheadDocument, SweepDocument
@@ -24,6 +25,7 @@ def report(
             metavar="ID...",
             help="Studies, sweeps or overheads: IDs, unique prefixes, `last`, `sweep-last`, `overhead-last`, or paths"
             " of JSON files.",
+            autocompletion=saved(),
         ),
     ],
     options: OutputOptions,

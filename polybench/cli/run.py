@@ -19,6 +19,7 @@ from polybench.cli.cluster import (
     resume_cluster_run,
     run_on_cluster,
 )
+from polybench.cli.completion import saved, unfinished
 from polybench.cli.execute import execute, find_checkpoint, print_plan, resume_matching_study, resume_study_by_id
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
@@ -36,7 +37,9 @@ def run(
     study: Annotated[
         str,
         typer.Argument(
-            metavar="STUDY.toml|ID", help="Study file, or saved study to repeat: its ID, a unique prefix, or `last`."
+            metavar="STUDY.toml|ID",
+            help="Study file, or saved study to repeat: its ID, a unique prefix, or `last`.",
+            autocompletion=saved("study"),
         ),
     ],
     overrides: Overrides,
@@ -154,7 +157,12 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
 )  # fmt: skip
 def resume(
     study: Annotated[
-        str, typer.Argument(metavar="ID", help="Interrupted study or sweep: its ID, a unique prefix, or `last`.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="Interrupted study or sweep: its ID, a unique prefix, or `last`.",
+            autocompletion=unfinished,
+        ),
     ],
     options: OutputOptions,
     strict: bool,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polybench.cli.completion import saved
 from polybench.cli.options import with_options
 from polybench.cli.output import (
     DOCUMENT_HELP,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @with_options("prices", "columns", "published", "format", "output", "results", "anonymous", "quiet")
 def show(
-    study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
+    study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP, autocompletion=saved())],
     options: OutputOptions,
     prices: Mapping[str, float] | None = None,
 ) -> None:
