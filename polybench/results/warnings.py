@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
+from polybench.planning.suggested_commands import measured_study
 from polybench.schema import units
 from polybench.schema.options import Study, missing_prices
 from polybench.schema.study import StudyDocument
@@ -53,8 +52,7 @@ def shared_warnings(studies: NamedStudies, noun: str) -> list[str]:
         else:
             found.append(f"{'; '.join(names)}: {text}")
     if studies:
-        study = msgspec.toml.decode(studies[0][1].study, type=Study)
-        found += _summed_up(studies, study, noun)
+        found += _summed_up(studies, measured_study(studies[0][1]), noun)
     return found
 
 

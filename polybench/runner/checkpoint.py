@@ -342,14 +342,15 @@ class CheckpointStore:
             finally:
                 if not any(self.path(id, kind).exists() for kind in _KINDS):
                     self.remove(id)
-                with contextlib.suppress(OSError):
-                    self.folder.rmdir()  # fails if there are other checkpoints
+        for left in (folder, self.folder):
+            with contextlib.suppress(OSError):
+                left.rmdir()  # a network file system deletes an open file, the lock, only when it is closed
 
     def _remove_empty(self) -> None:
         """Delete the folders of runs that were killed before their first checkpoint."""
         for folder in self.folder.iterdir():
             with contextlib.suppress(OSError):
-                if [path.name for path in folder.iterdir()] == [LOCK_FILE] and is_stale(folder):
+                if {path.name for path in folder.iterdir()} <= {LOCK_FILE} and is_stale(folder):
                     remove_folder(folder, self._results)
 
 

@@ -20,6 +20,7 @@ from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
+from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
 from polybench.runner.study import resume_study, run_study
 from polybench.schema.options import Study
@@ -302,13 +303,27 @@ def test_the_lock_of_a_running_study_does_not_expire(tmp_path: Path) -> None:
     killed = checkpoints.folder / "killed"
     killed.mkdir(parents=True)
     (killed / "lock").touch()
+    (checkpoints.folder / "empty").mkdir()
     with checkpoints.lock("running"):
         _make_old(checkpoints.folder / "running")
         _make_old(killed)
+        _make_old(checkpoints.folder / "empty")
         with checkpoints.lock("another"):
             assert {path.name for path in checkpoints.folder.iterdir()} == {"running", "another"}
             with pytest.raises(BadInput, match="is still running"), checkpoints.lock("running"):
                 pass
+
+
+def test_no_folder_is_left_if_an_open_file_is_deleted_when_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_as_nfs(folder: Path, root: Path) -> None:
+        (folder / "lock").unlink()  # NFS renames it, so that the folder cannot be removed yet
+
+    monkeypatch.setattr(checkpoint, "remove_folder", remove_as_nfs)
+    with (checkpoints := CheckpointStore(tmp_path)).lock("finished"):
+        pass
+    assert not checkpoints.folder.exists()
 
 
 def test_a_checkpoint_is_read_only_while_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

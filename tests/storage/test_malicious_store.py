@@ -123,6 +123,17 @@ def test_every_command_refuses_a_damaged_document(damage: str, tmp_path: Path) -
     assert not (tmp_path / "output.svg").exists()
 
 
+def test_a_study_that_is_not_toml_is_refused_where_it_is_needed(tmp_path: Path) -> None:
+    store, valid = Store(tmp_path), study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01))
+    other = msgspec.structs.replace(valid.host, hostname="other")
+    store.save(valid)
+    store.save(msgspec.structs.replace(valid, id="damaged", study="engines = [", host=other))
+    for command in (("merge", "damaged", valid.id), ("explain", "damaged"), ("run", "damaged", "--dry-run")):
+        assert "not valid TOML" in refused(*command, "--results", tmp_path)
+    assert "torch/cpu" in printed("show", "damaged", "--results", tmp_path)
+    assert "torch/cpu" in printed("diff", valid.id, "damaged", "--same-machine", "--results", tmp_path)
+
+
 def test_only_a_few_of_many_matches_are_named(tmp_path: Path) -> None:
     for number in range(100):
         (tmp_path / f"2026-{number:03}.json").touch()
