@@ -13,13 +13,13 @@ from polybench.data.batches import augment
 from polybench.engines.base import Array, PipelineInput, Snapshot, Weights
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference import layers as reference_layers
-from polybench.engines.reference import sequence_layers
+from polybench.engines.reference import network, sequence_layers
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.layers import Output, Rows
 from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
 from polybench.engines.reference.sequence_layers import Activation
 from polybench.networks.layers import BatchNorm
-from polybench.networks.optimizers import State
+from polybench.networks.optimizers import State, apply_update
 from polybench.networks.sequence_layers import GATES, REVERSE
 
 ZERO = np.zeros(())
@@ -160,10 +160,10 @@ def double_softmax(job: Job, weights: Weights, images: Array, labels: Array) -> 
 
     right = reference_layers.cross_entropy
 
-    def wrong(logits: Array, labels: Array, rows: Rows) -> tuple[float, Array]:
+    def wrong(logits: Array, labels: Array, rows: Rows, smoothing: float) -> tuple[float, Array]:
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
         p = shifted / shifted.sum(axis=1, keepdims=True)
-        loss, dp = right(p, labels, rows)
+        loss, dp = right(p, labels, rows, smoothing)
         return loss, p * (dp - (dp * p).sum(axis=1, keepdims=True))
 
     with unittest.mock.patch.object(reference_layers, "cross_entropy", wrong):
@@ -416,3 +416,131 @@ class WrongFinalState(_OtherLSTM):
     """Takes the outputs of the last time step, at which the second direction has read one value only."""
 
     wrong = staticmethod(_both_end_at_the_end)
+
+
+# For networks of transformers.
+class _OtherFunction(ReferenceEngine):
+    """Replaces a function of the reference's layers."""
+
+    module: ClassVar[object] = sequence_layers
+    function: ClassVar[str]
+    wrong: ClassVar[object]
+
+    def _compute(self, step: int, *watch: LayerObserver) -> Pass:
+        with patch.object(self.module, self.function, self.wrong):
+            return super()._compute(step, *watch)
+
+
+class ShiftedMask(_OtherFunction):
+    """Lets each position see the next one."""
+
+    function = "causal_mask"
+    wrong = staticmethod(lambda time: np.tri(time, k=1, dtype=bool))
+
+
+class MissingScale(_OtherFunction):
+    """Does not divide the scores by the root of the head's size."""
+
+    function = "score_scale"
+    wrong = staticmethod(lambda size: 1.0)
+
+
+def _softmax_over_queries(scores: Array) -> Array:
+    exponentials = np.exp(scores - scores.max())
+    return np.asarray(exponentials / exponentials.sum(axis=-2, keepdims=True))
+
+
+class SoftmaxOverQueries(_OtherFunction):
+    """Computes the softmax over the queries instead of the keys."""
+
+    function = "softmax"
+    wrong = staticmethod(_softmax_over_queries)
+
+
+correct_normalize = reference_layers._normalize
+
+
+class OtherNormEpsilon(_OtherFunction):
+    """Uses another epsilon in layer norm and group norm."""
+
+    module, function = reference_layers, "_normalize"
+    wrong = staticmethod(lambda x, epsilon: correct_normalize(x, 2 * epsilon))
+
+
+class TanhGELU(_OtherFunction):
+    """Computes the approximation of GELU instead of GELU."""
+
+    module, function = reference_layers, "gelu"
+    wrong = staticmethod(reference_layers.gelu_tanh)
+
+
+class UnaddedGradients(_OtherFunction):
+    """Uses the gradient of only one of the layers that share a weight."""
+
+    module, function = network, "add_gradients"
+    wrong = staticmethod(lambda first, second: {**first, **second})
+
+
+class FrozenClassToken(ReferenceEngine):
+    """Never trains the class token."""
+
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients={**right.gradients, "class_token.token": np.zeros(8)})
+
+
+class CoupledDecay(ReferenceEngine):
+    """Adds AdamW's decay to the gradient, as Adam does."""
+
+    def _update(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
+        optimizer = self._job.workload.optimizer
+        decay = optimizer.weight_decay if w.ndim > 1 else 0.0
+        coupled = msgspec.structs.replace(optimizer, name="adam", weight_decay=decay)
+        return apply_update(coupled, rate, w, gradient, state)
+
+
+class DecayOnBiases(ReferenceEngine):
+    """Decays every tensor, also those with one axis."""
+
+    def _update(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
+        matrix, after = super()._update(w[None], gradient[None], state, rate)
+        return matrix[0], after
+
+
+class UnclippedGradients(ReferenceEngine):
+    """Does not clip gradients."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(_with_optimizer(job, gradient_clip=0.0), weights)
+
+
+class ClippedOneByOne(ReferenceEngine):
+    """Clips each gradient by its own norm."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        self._clip = job.workload.optimizer.clip_factor
+        super().build(_with_optimizer(job, gradient_clip=0.0), weights)
+
+    def _update(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
+        return super()._update(w, self._clip(float(np.linalg.norm(gradient))) * gradient, state, rate)
+
+
+class LateWarmup(ReferenceEngine):
+    """Has the rate of the step before."""
+
+    def _update(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
+        return super()._update(w, gradient, state, rate - self._job.workload.optimizer.learning_rate_at(0))
+
+
+class UnsmoothedLabels(ReferenceEngine):
+    """Ignores label smoothing."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(
+            msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, label_smoothing=0.0)), weights
+        )
+
+
+def _with_optimizer(job: Job, **settings: float) -> Job:
+    optimizer = msgspec.structs.replace(job.workload.optimizer, **settings)
+    return msgspec.structs.replace(job, workload=msgspec.structs.replace(job.workload, optimizer=optimizer))

@@ -74,12 +74,24 @@ OPTIMIZERS = {
     "rmsprop+decay": Optimizer("rmsprop", 0.001, weight_decay=0.1, lr_schedule=((1, 0.0001),)),
     "adam": Optimizer("adam", 0.001),
     "adam+decay": Optimizer("adam", 0.001, weight_decay=0.1, lr_schedule=((1, 0.0001),)),
+    "adamw": Optimizer(
+        "adamw",
+        0.001,
+        weight_decay=0.1,
+        betas=(0.9, 0.99),
+        gradient_clip=0.5,
+        warmup_steps=2,
+        cosine_steps=50,
+        min_learning_rate=1e-4,
+    ),
+    "clipped": Optimizer("momentum", 0.05, weight_decay=0.1, gradient_clip=0.5, warmup_steps=2),
 }
 # Each takes seconds of compilation. Weight decay precedes the other rules, which stay the same.
 FEWER_OPTIMIZERS = {
+    "tf": tuple(case for case in OPTIMIZERS if case not in ("adamw", "clipped")),
     "flux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
     "lux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
-    "jax": ("nesterov+decay", "rmsprop+decay", "adam+decay"),
+    "jax": ("nesterov+decay", "rmsprop+decay", "adam+decay", "adamw", "clipped"),
     "keras": (),  # those of tf as well, which is Keras on TensorFlow
 }
 OPTIMIZER_CASES = (

@@ -191,8 +191,9 @@ PATCHED = Model(
         Dense("head", 8, 3),
     ),
     batch_size=4,
-    optimizer=Optimizer(),
+    optimizer=Optimizer("adamw", 0.001, weight_decay=0.05, gradient_clip=1.0, warmup_steps=2, cosine_steps=9),
     parity_batch_size=4,
+    label_smoothing=0.1,
 )
 """Every layer and option of mobile networks and vision transformers."""
 

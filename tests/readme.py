@@ -233,13 +233,7 @@ def _codes(names: Iterable[str]) -> str:
 
 _LACKING = {
     "layers": {
-        "attention": "attention (transformers)",
-        "layer_norm": "layer norm",
-        "group_norm": "group norm",
-        "gelu": "GELU",
-        "silu": "SiLU",
         "sigmoid": "sigmoid and tanh between layers",
-        "groups": "grouped and depthwise convolution",
         "dilation": "dilated convolution",
         "conv_transpose": "transposed convolution",
         "conv1d": "convolution in one or three dimensions",
@@ -249,19 +243,16 @@ _LACKING = {
     },
     "losses": {
         "mean_squared_error": "mean squared error (regression)",
-        "label_smoothing": "label smoothing",
         "class_weights": "class weights",
         "ctc": "CTC",
         "contrastive": "contrastive losses",
     },
     "optimizers": {
-        "adamw": "AdamW",
         "adagrad": "Adagrad",
         "adadelta": "Adadelta",
         "lamb": "LAMB",
         "lion": "Lion",
         "lbfgs": "L-BFGS",
-        "gradient_clipping": "gradient clipping",
         "accumulation": "gradient accumulation",
     },
     "data types": {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from polybench.networks.layers import (
     Embedding,
@@ -21,12 +22,15 @@ from polybench.networks.layers import (
 )
 from polybench.networks.optimizers import Optimizer
 
+LabelSmoothing = Annotated[float, Meta(ge=0, lt=1)]
+
 
 class Model(msgspec.Struct, frozen=True):
     """A network and the training that its author specified.
 
     The last layer returns logits, (classes,) or, for a prediction at each position of a sequence, (time, classes).
-    The loss is the mean cross-entropy of logits, over all inputs and positions. `input_shape` is that
+    The loss is the mean cross-entropy of logits, over all inputs and positions; with `label_smoothing` s, the target of
+    the label is 1 - s + s / classes, and that of every other class s / classes. `input_shape` is that
     of one image (channels, height, width), of one sequence of features (time, features) or, if the first
     layer is an embedding, of one sequence of tokens (time,). `parity_batch_size` is small enough for the
     float64 reference: about a second per step. `initialization` is Glorot's or He's uniform distribution; see
@@ -43,6 +47,7 @@ class Model(msgspec.Struct, frozen=True):
     optimizer: Optimizer
     parity_batch_size: int
     initialization: Literal["glorot", "he"] = "glorot"
+    label_smoothing: LabelSmoothing = 0.0
     published_parameters: int | None = None
 
     def __post_init__(self) -> None:

@@ -16,9 +16,19 @@ import tomli_w
 from msgspec import Meta
 
 from polybench.errors import BadInput
-from polybench.networks.model import Model
+from polybench.networks.model import LabelSmoothing, Model
 from polybench.networks.network_layers import MAX_VALUES, LayerReader, format_shape
-from polybench.networks.optimizers import OPTIMIZERS, LearningRateSchedule, Momentum, Optimizer, Rate, WeightDecay
+from polybench.networks.optimizers import (
+    OPTIMIZERS,
+    Beta,
+    LearningRateSchedule,
+    Momentum,
+    Optimizer,
+    OptimizerName,
+    Rate,
+    Steps,
+    WeightDecay,
+)
 from polybench.networks.toml_text import KeyPath, TomlText
 
 FINGERPRINT_MARK = "~"
@@ -71,11 +81,17 @@ class _Training(msgspec.Struct, frozen=True):
 
     batch_size: _PositiveInt = 128
     parity_batch_size: _PositiveInt | None = None
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam", "rmsprop"] = "momentum"
+    label_smoothing: LabelSmoothing = 0.0
+    optimizer: OptimizerName = "momentum"
     learning_rate: Rate | None = None
     momentum: Momentum | None = None
     weight_decay: WeightDecay | None = None
     lr_schedule: LearningRateSchedule | None = None
+    betas: tuple[Beta, Beta] | None = None
+    gradient_clip: WeightDecay | None = None
+    warmup_steps: Steps | None = None
+    cosine_steps: Steps | None = None
+    min_learning_rate: WeightDecay | None = None
 
 
 def network_of(text: TomlText, table: Mapping[str, Any], above: KeyPath = (), default_name: str = "network") -> Model:
@@ -107,6 +123,7 @@ def network_of(text: TomlText, table: Mapping[str, Any], above: KeyPath = (), de
         optimizer=_optimizer(text, training, (*above, "training")),
         parity_batch_size=training.parity_batch_size or 1,
         initialization=network.initialization,
+        label_smoothing=training.label_smoothing,
         published_parameters=network.parameters,
     )
     if network.parameters not in (None, model.parameters()):
@@ -129,14 +146,15 @@ def _read_input(text: TomlText, table: Mapping[str, Any], place: KeyPath) -> _Im
 
 
 def _optimizer(text: TomlText, training: _Training, place: KeyPath) -> Optimizer:
-    names = ("learning_rate", "momentum", "weight_decay", "lr_schedule")
+    names = [name for name in Optimizer.__struct_fields__ if name != "name"]
     given = {name: value for name in names if (value := getattr(training, name)) is not None}
     if training.optimizer == "momentum" and "momentum" not in given:
         given["momentum"] = OPTIMIZERS["momentum"].momentum
     try:
         return msgspec.structs.replace(OPTIMIZERS[training.optimizer], **given)
     except BadInput as error:
-        key = "lr_schedule" if "schedule" in str(error) else "momentum"
+        keys = ("betas", "min_learning_rate", "lr_schedule", "cosine_steps", "momentum")
+        key = next((key for key in keys if key in str(error)), "lr_schedule")
         raise text.error((*place, key), error) from None
 
 
@@ -163,7 +181,8 @@ def network_table(model: Model) -> dict[str, Any]:
         case (length,):
             content = {"vocabulary": model.vocabulary_size, "length": length}
     optimizer = msgspec.to_builtins(model.optimizer)
-    training = {"batch_size": model.batch_size, "parity_batch_size": model.parity_batch_size}
+    training: dict[str, Any] = {"batch_size": model.batch_size, "parity_batch_size": model.parity_batch_size}
+    training["label_smoothing"] = model.label_smoothing
     table = {
         "name": slug(model.name.partition(FINGERPRINT_MARK)[0]),
         "summary": model.summary,

@@ -249,7 +249,7 @@ class ParityChecker:
         tolerance, optimizer = timed_tolerance(request.job.model, workload), workload.optimizer
         update = ExpectedUpdate(request.job.model, optimizer, folder / "updates", tolerance, zero_gradients)
         # The last change of the learning rate, or without one the last of the first steps.
-        last = [request.steps - 1, *(step for step, _ in optimizer.lr_schedule)][-1]
+        last = [request.steps - 1, *optimizer.changes][-1]
         steps = sorted({0, last})
         tensors: list[TensorComparison] = []
         if request.pipeline_files is not None:
@@ -374,7 +374,7 @@ def _later_changes(request: CheckRequest) -> list[int]:
 
     With more steps, rounding errors would grow: those of `resnet32` by a factor of ten a step.
     """
-    changes = [step for step, _ in request.job.workload.optimizer.lr_schedule if step >= request.steps]
+    changes = [step for step in request.job.workload.optimizer.changes if step >= request.steps]
     return sorted({*changes[:2], *changes[-1:]})
 
 

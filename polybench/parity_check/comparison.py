@@ -94,7 +94,7 @@ def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
     if workload.is_forward_pass:
         return {"logits": _FORWARD_TOLERANCE[workload.precision]}
     tolerance = dict(_TIMED_TOLERANCE[workload.precision])
-    if workload.optimizer.name == "adam":
+    if workload.optimizer.name in ("adam", "adamw"):
         tolerance["weight"] = _ADAM_UPDATE_TOLERANCE
     if workload.precision == "fp32" and _has(model, BatchNorm):
         tolerance["loss"] = _BATCH_NORM_LOSS_TOLERANCE
@@ -149,10 +149,14 @@ class ExpectedUpdate:
         self._before = state
         rate = self._optimizer.learning_rate_at(step)
         self._rates.append(rate)
-        rounding = self._tolerance["gradient"] * BENCHMARK_ZERO_FLOOR * total_norm(state.gradients)
+        norm = total_norm(state.gradients)
+        rounding = self._tolerance["gradient"] * BENCHMARK_ZERO_FLOOR * norm
+        clip = self._optimizer.clip_factor(norm)
         for name, weights, gradient in _pairs(state.weights, state.gradients, self._names):
             file = self._folder / f"{name}.npz"
-            updated_weights, optimizer_state = apply_update(self._optimizer, rate, weights, gradient, _arrays(file))
+            updated_weights, optimizer_state = apply_update(
+                self._optimizer, rate, weights, clip * gradient, _arrays(file)
+            )
             update = float(np.linalg.norm(np.ravel(updated_weights - weights)))
             scale = update * _UPDATE_TOLERANCE / self._tolerance["weight"]
             if name in self._zero_gradients:
@@ -164,7 +168,7 @@ class ExpectedUpdate:
     def errors(self, step: int, weights: Path) -> Iterator[TensorComparison]:
         """Compare the engine's weights at the start of `step` with the expected ones."""
         assert self._before is not None
-        kind: ComparisonKind = "schedule" if step - 1 in dict(self._optimizer.lr_schedule) else "weight"
+        kind: ComparisonKind = "schedule" if step - 1 in self._optimizer.changes else "weight"
         floor = GRADIENT_FLOOR * total_norm(self._before.gradients)
         for name, actual, _ in _pairs(weights, self._before.gradients, self._names):
             with np.load(self._folder / f"{name}.npz") as file:

@@ -207,7 +207,7 @@ def _check_seconds(plan: Plan) -> float:
         for configuration in plan.configurations
         if configuration.repeat == 1 and engine_spec(configuration).computes
     ]
-    changes = len(plan.workload.optimizer.lr_schedule[:3])
+    changes = len(plan.workload.optimizer.changes[:3])
     # Engines share a training of k steps and the state at the initial weights; the second timed step is their own.
     passes = (k + 2 + changes) * len({configuration.engine for configuration in configurations}) + len(configurations)
     reference = passes * batch_size * plan.model.macs(plan.workload.pass_) / REFERENCE_RATE

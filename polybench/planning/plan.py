@@ -212,13 +212,14 @@ def _devices_of_machine() -> tuple[str, ...]:
 def _optimizer(study: Study, model: Model) -> Optimizer:
     """Return the model's optimizer with the study's overrides.
 
-    A different optimizer drops the model's settings; a different rate drops the model's schedule.
+    A different optimizer drops the model's settings; a different rate or schedule drops the model's schedule.
     """
     optimizer = model.optimizer
     if study.optimizer is not None and study.optimizer != optimizer.name:
         optimizer = lookup_or_suggest(study.optimizer, OPTIMIZERS, "optimizer")
-    if study.learning_rate is not None:
-        optimizer = msgspec.structs.replace(optimizer, lr_schedule=())
+    if study.learning_rate is not None or study.lr_schedule is not None:
+        constant = {"lr_schedule": (), "warmup_steps": 0, "cosine_steps": 0, "min_learning_rate": 0.0}
+        optimizer = msgspec.structs.replace(optimizer, **constant)
     names = ("learning_rate", "momentum", "weight_decay", "lr_schedule")
     overrides = {name: value for name in names if (value := getattr(study, name)) is not None}
     return msgspec.structs.replace(optimizer, **overrides)

@@ -41,7 +41,7 @@ BAD = {
     '[[layers]]\ntype = "dropout"\nrate = 1.0': "5: rate is 1.0: Expected `float` < 1.0",
     '[[layers]]\ntype = "batch_norm"\nepsilon = nan': "5: epsilon is nan: ",
     '[[layers]]\ntype = "lstm"\nunits = 3\nbiases = 3': "6: biases is 3: write 1 or 2",
-    '[[layers]]\ntype = "lstm"\nunits = 3': "3: lstm1: expected (time, 8), got (3, 8, 8); add a patches layer before it (lstm1; its input",
+    '[[layers]]\ntype = "lstm"\nunits = 3': "3: lstm1: expected (time, 8), got (3, 8, 8); add a patches layer before",
     '[[layers]]\ntype = "embedding"\nfeatures = 3': "3: an embedding needs tokens: it must be the first layer",
     '[[layers]]\ntype = "residual"': "3: a residual block needs a body",
     '[[layers]]\ntype = "residual"\nbody = []': "5: expected a list of layers, got []",
@@ -95,6 +95,13 @@ TRAINING = {
     "learning_rate = inf": "16: learning_rate is inf: Expected `float` <= 1e+30",
     'optimizer = "adam"\nmomentum = 0.5': "17: optimizer adam has no momentum",
     "lr_schedule = [[10, 0.1], [5, 0.2]]": "16: --lr-schedule: ",
+    "\nbetas = [0.9, 0.99]": "17: optimizer momentum has no betas: expected adam or adamw",
+    'optimizer = "adamw"\nbetas = [0.9, 1.0]': "17: betas is [0.9, 1.0]: [1]: Expected `float` < 1.0",
+    "warmup_steps = 5\ncosine_steps = 5": "17: cosine_steps is 5: expected more than warmup_steps, 5",
+    "min_learning_rate = 0.1": "16: min_learning_rate needs cosine_steps",
+    "warmup_steps = 5\nlr_schedule = [[9, 0.1]]": "17: lr_schedule excludes warmup_steps and cosine_steps",
+    "gradient_clip = -1": "16: gradient_clip is -1: Expected",
+    "label_smoothing = 1": "16: label_smoothing is 1: Expected",
 }
 
 

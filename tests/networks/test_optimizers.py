@@ -33,9 +33,57 @@ def test_segments_end_where_the_rate_changes() -> None:
     assert Optimizer("sgd", 1.0).constant_rate_segments(7, 100) == [(range(7, 107), 1.0)]
 
 
+COSINE = Optimizer("adamw", 1e-3, warmup_steps=100, cosine_steps=2000, min_learning_rate=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [(0, 1e-3 / 101), (99, 1e-3 * 100 / 101), (100, 1e-3), (1050, 5.5e-4), (2000, 1e-4), (10**6, 1e-4)],
+)
+def test_the_rate_rises_then_follows_half_a_cosine(step: int, rate: float) -> None:
+    assert COSINE.learning_rate_at(step) == pytest.approx(rate, rel=1e-12)
+
+
+def test_each_step_of_a_moving_rate_is_a_segment() -> None:
+    assert COSINE.constant_rate_segments(98, 3) == [
+        (range(step, step + 1), COSINE.learning_rate_at(step)) for step in (98, 99, 100)
+    ]
+    assert COSINE.constant_rate_segments(1999, 50) == [
+        (range(1999, 2000), COSINE.learning_rate_at(1999)),
+        (range(2000, 2049), 1e-4),
+    ]
+    assert COSINE.changes == [100, 1050, 2000]
+    warmup = Optimizer("sgd", 1.0, warmup_steps=3)
+    assert [steps for steps, _ in warmup.constant_rate_segments(0, 9)] == [
+        range(1),
+        range(1, 2),
+        range(2, 3),
+        range(3, 9),
+    ]
+    assert warmup.changes == [3]
+
+
+def test_clipping_scales_gradients_that_are_too_large() -> None:
+    optimizer = Optimizer("sgd", gradient_clip=2.0)
+    assert optimizer.clip_factor(1.0) == 1
+    assert optimizer.clip_factor(8.0) == pytest.approx(0.25, rel=1e-6)
+    assert Optimizer("sgd").clip_factor(1e9) == 1
+
+
+def test_only_matrices_decay_and_outside_of_the_gradient() -> None:
+    optimizer = Optimizer("adamw", 0.1, weight_decay=0.5, betas=(0.5, 0.75))
+    matrix, _ = apply_update(optimizer, 0.1, np.ones((1, 1)), np.full((1, 1), 4.0), {})
+    vector, state = apply_update(optimizer, 0.1, np.ones(1), np.full(1, 4.0), {})
+    assert matrix.item() == pytest.approx(1 - 0.05 - 0.1, rel=1e-8)  # the first step is the rate times the sign
+    assert vector.item() == pytest.approx(1 - 0.1, rel=1e-8)
+    second, _ = apply_update(optimizer, 0.1, vector, np.zeros(1), state)
+    m, v = 0.5 * 2.0 / (1 - 0.25), 0.75 * 4.0 / (1 - 0.75**2)
+    assert (vector - second).item() == pytest.approx(0.1 * m / sqrt(v), rel=1e-7)
+
+
 def test_only_momentum_and_nesterov_have_a_momentum() -> None:
     assert {name: optimizer.momentum for name, optimizer in OPTIMIZERS.items()} == {
-        "sgd": None, "momentum": 0.9, "nesterov": 0.9, "adam": None, "rmsprop": None,
+        "sgd": None, "momentum": 0.9, "nesterov": 0.9, "adam": None, "adamw": None, "rmsprop": None,
     }  # fmt: skip
     with pytest.raises(BadInput, match="adam has no momentum; drop --momentum"):
         Optimizer("adam", 0.001, momentum=0.9)
@@ -50,7 +98,9 @@ def test_steps_of_a_schedule_must_ascend(steps: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"name": "adamw"},
+        {"name": "adamx"},
+        {"betas": [0.9, 1.0]},
+        {"gradient_clip": -1.0},
         {"weight_decay": -1.0},
         {"lr_schedule": [[0, 0.1]]},
         {"lr_schedule": [[1, 0.0]]},

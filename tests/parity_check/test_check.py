@@ -25,7 +25,7 @@ from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Request
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
-from tests.example_networks import BIASED, EVERYTHING, FEATURES, SEQUENCES
+from tests.example_networks import BIASED, EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 from tests.worker_sessions import InProcess
 
 STEPS = 3
@@ -189,7 +189,40 @@ def test_injected_bugs_fail_the_float64_part(bug: str, checked: Check) -> None:
     assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "float64")
 
 
+@pytest.mark.parametrize(
+    ("bug", "model"),
+    [
+        *(
+            (bug, TEXT)
+            for bug in (
+                *("ShiftedMask", "MissingScale", "SoftmaxOverQueries"),
+                *("OtherNormEpsilon", "TanhGELU", "UnaddedGradients"),
+            )
+        ),
+        *((bug, PATCHED) for bug in ("MissingScale", "OtherNormEpsilon", "FrozenClassToken", "UnsmoothedLabels")),
+    ],
+)
+def test_injected_bugs_of_transformers_fail_both_parts(bug: str, model: Model, check: Check) -> None:
+    parity = check(bug, small_datasets.dataset(model=model), model)
+    assert parity.status == "fail"
+    assert {t.part for t in parity.tensors if not t.passed} >= {"float64"}
+
+
+@pytest.mark.parametrize("model", [TEXT, PATCHED], ids=lambda model: model.name)
+def test_transformers_without_a_bug_pass(model: Model, check: Check) -> None:
+    parity = check("Correct", small_datasets.dataset(model=model), model)
+    assert parity.status == "pass", parity.reason
+    assert parity.float64 is not None
+    assert parity.float64.tolerance["gradient"] == 1e-7
+
+
+ADAMW = {"name": "adamw", "learning_rate": 0.001, "weight_decay": 0.1}
 OPTIMIZER_BUGS = [
+    ("CoupledDecay", ADAMW),
+    ("UnclippedGradients", {"gradient_clip": 0.01}),
+    ("ClippedOneByOne", {"gradient_clip": 0.01}),
+    ("LateWarmup", {"warmup_steps": 5}),
+    ("LateWarmup", {"cosine_steps": 9, "min_learning_rate": 0.001}),
     ("RateInVelocity", {"lr_schedule": ((1, 0.001),)}),
     ("RateInVelocity", {"lr_schedule": ((2, 0.02),)}),
     ("LateChange", {"lr_schedule": ((1, 0.001),)}),
@@ -215,6 +248,19 @@ def test_correct_formula_passes(name: str, check: Check) -> None:
     assert parity.status == "pass"
     assert parity.timed is not None
     assert parity.timed.max_weight_error == 0
+
+
+def test_decay_on_tensors_with_one_axis_fails(check: Check) -> None:
+    parity = check("DecayOnBiases", small_datasets.dataset(model=TEXT), TEXT, **ADAMW)
+    first = [t for t in parity.tensors if (t.part, t.step, t.kind) == ("float64", 1, "weight")]
+    failed = {t.name for t in first if not t.passed}
+    assert failed == {"norm1.weight", "norm2.weight", "norm3.weight"}  # biases are 0 before the first step
+
+
+def test_a_moving_rate_is_checked_where_it_changes(check: Check) -> None:
+    parity = check("Correct", **ADAMW, warmup_steps=10, cosine_steps=30, min_learning_rate=1e-4)
+    assert parity.status == "pass", parity.reason
+    assert {t.step for t in parity.tensors if t.kind == "schedule"} == {31}
 
 
 @pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])

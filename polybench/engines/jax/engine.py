@@ -195,7 +195,7 @@ class JaxEngine(Engine):
         images, labels = self._batches[0]
         weights, running, state, _ = self._state
         logits = self._functions.logits(weights, running, images)
-        calls = step_operations(logits, labels, self._optimizer, weights, state)
+        calls = step_operations(logits, labels, self._optimizer, weights, state, self._job.model.label_smoothing)
         return make_timed_operations(calls, lambda: None)
 
     def device_peak_bytes(self) -> int | None:

@@ -12,6 +12,7 @@ import optax
 
 from polybench.engines.base import Weights
 from polybench.engines.jax.layers import Inference, Tensors, Training
+from polybench.engines.jax.training import mean_loss
 from polybench.engines.shared.timed_operations import OperationCall
 from polybench.networks.layers import Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
@@ -54,14 +55,14 @@ def layer_operations(
 
 
 def step_operations(
-    logits: Any, labels: Any, optimizer: Any, weights: Tensors, state: Any
+    logits: Any, labels: Any, optimizer: Any, weights: Tensors, state: Any, label_smoothing: float
 ) -> dict[Operation, OperationCall]:
     """Build the operations of a step outside of layers; the update uses a small constant gradient."""
     gradients = jax.tree.map(lambda weight: jnp.full_like(weight, 1e-3), weights)
     current = list(jax.tree.map(jnp.copy, (weights, state)))
 
     def loss(logits: Any, labels: Any) -> Any:
-        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+        return mean_loss(logits, labels, label_smoothing)
 
     def apply_update(weights: Tensors, state: Any, gradients: Tensors) -> Any:
         updates, new_state = optimizer.update(gradients, state, weights)

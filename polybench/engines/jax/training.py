@@ -18,7 +18,7 @@ import optax
 
 from polybench.engines.jax.layers import Inference, Tensors, Training
 from polybench.networks.model import Model
-from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.networks.optimizers import ADAM_EPSILON, CLIP_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 
 class State(NamedTuple):
@@ -59,8 +59,7 @@ def compile_functions(
         training = Training(weights, state.running, state.key, masks, compute_dtype)
         logits = training.apply(model.layers, cast_inputs(images))
         logits = logits.astype(next(iter(weights.values())).dtype)
-        loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-        return loss, (training.running, training.key)
+        return mean_loss(logits, labels, model.label_smoothing), (training.running, training.key)
 
     def gradients(state: State, images: Any, labels: Any, masks: Tensors) -> Any:
         return jax.value_and_grad(compute_loss, has_aux=True)(state.weights, state, images, labels, masks)
@@ -84,10 +83,18 @@ def compile_functions(
     )
 
 
+def mean_loss(logits: Any, labels: Any, label_smoothing: float) -> Any:
+    """Compute the mean cross-entropy over all labels."""
+    if not label_smoothing:
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+    one_hot = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
+    return optax.softmax_cross_entropy(logits, optax.smooth_labels(one_hot, label_smoothing)).mean()
+
+
 def make_optimizer(optimizer: Optimizer) -> Any:
     """Make the `optax.GradientTransformation`; with a schedule, `set_learning_rate` changes its rate."""
     rule = partial(_rule, optimizer)
-    if optimizer.lr_schedule:
+    if optimizer.has_schedule:
         return optax.inject_hyperparams(rule)(learning_rate=optimizer.learning_rate)
     return rule(learning_rate=optimizer.learning_rate)
 
@@ -100,28 +107,43 @@ def set_learning_rate(state: Any, rate: float) -> None:
 
 
 def _rule(optimizer: Optimizer, learning_rate: Any) -> Any:
-    decay = optimizer.weight_decay
-    decayed = (optax.add_decayed_weights(decay),) if decay else ()
-    return optax.chain(*decayed, _without_decay(optimizer, learning_rate))
+    decay, clip = optimizer.weight_decay, optimizer.gradient_clip
+    clipped = (_clip_by_global_norm(clip),) if clip else ()
+    decayed = (optax.add_decayed_weights(decay),) if decay and optimizer.name != "adamw" else ()
+    return optax.chain(*clipped, *decayed, _without_decay(optimizer, learning_rate))
 
 
 def _without_decay(optimizer: Optimizer, learning_rate: Any) -> Any:
     match optimizer.name:
         case "adam":
-            return optax.chain(_scale_by_adam(), optax.scale_by_learning_rate(learning_rate))
+            return optax.chain(_scale_by_adam(optimizer.betas), optax.scale_by_learning_rate(learning_rate))
+        case "adamw":  # as in optax.adamw
+            matrices = partial(jax.tree.map, lambda weight: weight.ndim > 1)
+            decayed = optax.add_decayed_weights(optimizer.weight_decay, matrices)
+            return optax.chain(_scale_by_adam(optimizer.betas), decayed, optax.scale_by_learning_rate(learning_rate))
         case "rmsprop":
             return optax.rmsprop(learning_rate, RMSPROP_DECAY, RMSPROP_EPSILON, eps_in_sqrt=False)
         case "sgd" | "momentum" | "nesterov":
             return optax.sgd(learning_rate, optimizer.momentum, nesterov=optimizer.name == "nesterov")
 
 
-def _scale_by_adam() -> Any:
+def _clip_by_global_norm(largest: float) -> Any:
+    """Make `optax.clip_by_global_norm` with the canonical formula, PyTorch's."""
+
+    def update(gradients: Any, state: Any, _params: Any = None) -> tuple[Any, Any]:
+        factor = jnp.minimum(1.0, largest / (optax.global_norm(gradients) + CLIP_EPSILON))
+        return jax.tree.map(lambda g: g * factor, gradients), state
+
+    return optax.GradientTransformation(optax.clip_by_global_norm(largest).init, update)
+
+
+def _scale_by_adam(betas: Any) -> Any:
     """Make `optax.scale_by_adam` with bias corrections at the full precision of the weights' dtype."""
-    beta_1, beta_2 = ADAM_BETAS
+    beta_1, beta_2 = betas
 
     def update(gradients: Any, state: Any, _params: Any = None) -> tuple[Any, Any]:
         t = state.count + 1
-        correction_1, correction_2 = (-jnp.expm1(t * math.log(beta)) for beta in ADAM_BETAS)
+        correction_1, correction_2 = (-jnp.expm1(t * math.log(beta)) for beta in betas)
         m = jax.tree.map(lambda m, g: beta_1 * m + (1 - beta_1) * g, state.mu, gradients)
         v = jax.tree.map(lambda v, g: beta_2 * v + (1 - beta_2) * g**2, state.nu, gradients)
         updates = jax.tree.map(lambda m, v: (m / correction_1) / (jnp.sqrt(v / correction_2) + ADAM_EPSILON), m, v)

@@ -15,7 +15,7 @@ from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.keras.backend import Backend
 from polybench.engines.shared.batches import as_input, scheduled_steps
-from polybench.engines.shared.frameworks import reject_transformers
+from polybench.engines.shared.frameworks import reject_training, reject_transformers
 from polybench.engines.shared.keras_layers import conventions
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.keras_model import CanonicalModel
@@ -47,6 +47,7 @@ class KerasEngine(Engine):
             raise EngineUnavailable("polybench supports Keras on the CPU only", "use --devices cpu")
 
         reject_transformers("Keras", job.model)
+        reject_training("Keras", job)
         self._job = job
         self._backend.configure_process(job)
         set_float64_support(self._name == "tensorflow" or job.dtype == "float64")

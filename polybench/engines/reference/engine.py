@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 
 import numpy as np
@@ -70,10 +71,12 @@ class ReferenceEngine(Engine):
                 self._logits = self.logits(self._images[step % len(self._images)])
                 continue
             self._loss, gradients, statistics = self._pass(step)
-            rate = self._job.workload.optimizer.learning_rate_at(step)
+            optimizer = self._job.workload.optimizer
+            rate = optimizer.learning_rate_at(step)
+            clip = optimizer.clip_factor(math.sqrt(sum(float(np.vdot(g, g)) for g in gradients.values())))
             for name, gradient in gradients.items():
                 self._weights[name], self._state[name] = self._update(
-                    self._weights[name], gradient, self._state.get(name, {}), rate
+                    self._weights[name], clip * gradient, self._state.get(name, {}), rate
                 )
             self._weights |= statistics
             self._cached = {}

@@ -174,15 +174,19 @@ def _float32_mean(pixels: NDArray[np.float32], partial_sums: int) -> NDArray[np.
     return total / np.float32(len(pixels))
 
 
-def cross_entropy(logits: Array, labels: NDArray[np.int64], rows: Rows = None) -> tuple[float, Array]:
+def cross_entropy(
+    logits: Array, labels: NDArray[np.int64], rows: Rows = None, smoothing: float = 0.0
+) -> tuple[float, Array]:
     """Compute the mean of -log softmax(logits)[label], and its gradient with respect to the logits.
 
-    Logits are (batch, classes) or (batch, time, classes); the mean is over all labels.
+    Logits are (batch, classes) or (batch, time, classes); the mean is over all labels. With `smoothing` s, it is 1 - s
+    times that of the label, plus s times the mean over all classes.
     """
     # Subtracting the largest logit does not change the result, and prevents exp from overflowing.
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_softmax = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    target = np.arange(logits.shape[-1]) == labels[..., None]
+    classes = logits.shape[-1]
+    target = (1 - smoothing) * (np.arange(classes) == labels[..., None]) + smoothing / classes
     counts = np.broadcast_to(count_images(logits, rows), (*labels.shape, 1))
     shares = counts / counts.sum()
     return float(-(shares * target * log_softmax).sum()), shares * (np.exp(log_softmax) - target)

@@ -70,7 +70,7 @@ def loss_and_gradients(
         masks = {name: mask[different] for name, mask in masks.items()}
     context = _Context(weights, conventions, masks, {}, rows, observe)
     logits, backward = _sequence(model.layers, as_input(images, "float64"), context)
-    loss, dlogits = layers.cross_entropy(logits, labels, rows)
+    loss, dlogits = layers.cross_entropy(logits, labels, rows, model.label_smoothing)
     _, gradients = backward(dlogits)
     return Pass(loss, {name: gradients[name] for name in model.weight_shapes()}, context.state)
 

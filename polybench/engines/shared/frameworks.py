@@ -29,6 +29,7 @@ from polybench.networks.layers import (
     walk,
 )
 from polybench.networks.model import Model
+from polybench.networks.optimizers import ADAM_BETAS
 
 
 def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavailable:
@@ -44,6 +45,21 @@ TRANSFORMER_LAYERS = (
     *(Attention, Positions, Patches, ClassToken, FirstPosition),
     *(LayerNorm, GroupNorm, GELU, SiLU, ReLU6),
 )
+
+
+def reject_training(engine: str, job: Job) -> None:
+    """Raise EngineUnavailable for settings of the training that an engine does not have."""
+    optimizer = job.workload.optimizer
+    missing = {
+        "adamw": optimizer.name == "adamw",
+        f"betas of {optimizer.betas}": optimizer.betas not in (None, ADAM_BETAS),
+        "gradient_clip": optimizer.gradient_clip > 0,
+        "label_smoothing": job.model.label_smoothing > 0,
+    }
+    for setting, is_missing in missing.items():
+        if is_missing:
+            reason = f"{engine} has no training with {setting} in polybench"
+            raise EngineUnavailable(reason, "choose other engines, or change that setting")
 
 
 def reject_transformers(engine: str, model: Model) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.engines.job import Job
-from polybench.engines.shared.frameworks import reject_batch_norm, reject_transformers, reject_variants
+from polybench.engines.shared.frameworks import reject_batch_norm, reject_training, reject_transformers, reject_variants
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, walk
 
@@ -16,6 +16,7 @@ def validate(job: Job) -> None:
     if {"xla", "eager"} <= set(job.variants):
         raise EngineUnavailable("eager has no tf.function that XLA could compile", "omit +xla or +eager")
     reject_transformers("TensorFlow", job.model)
+    reject_training("TensorFlow", job)
     lstms = [layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)]
     for variant in _LSTM_VARIANTS:
         if variant in job.variants and not lstms:

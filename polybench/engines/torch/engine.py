@@ -31,6 +31,7 @@ from polybench.engines.torch.training import (
     make_loss_function,
     make_optimizer,
     make_training_step,
+    make_update,
     restore,
     set_learning_rate,
     training_state,
@@ -87,7 +88,7 @@ class TorchEngine(Engine):
         self._compute_loss = (
             make_forward_pass(wrapped, self._device.type, autocast=autocast)
             if self.is_forward_pass
-            else make_loss_function(wrapped, self._device.type, autocast=autocast, flatten=bool(job.model.label_shape))
+            else make_loss_function(wrapped, job.model, self._device.type, autocast=autocast)
         )
         if "compile" in job.variants:
             # In float64, compiled code may read a max-pool's gradient before it is written, as zero:
@@ -95,10 +96,11 @@ class TorchEngine(Engine):
             # chooses the memory layout of convolutions. Timed steps use float32, which is not affected.
             options = {"layout_optimization": False} if job.dtype == "float64" else None
             self._compute_loss = torch.compile(self._compute_loss, dynamic=False, options=options)
+        self._update = make_update(job.workload.optimizer, self._optimizer)
         self._train_step = (
             torch.inference_mode()(self._compute_loss)
             if self.is_forward_pass
-            else make_training_step(self._compute_loss, self._optimizer)
+            else make_training_step(self._compute_loss, self._update, self._optimizer)
         )
         self.reset()
 
@@ -122,7 +124,7 @@ class TorchEngine(Engine):
     def _capture_cudagraph(self) -> None:
         """Capture the CUDA graph, which needs a batch, and undo the training that the capture did."""
         if self._uses_cudagraph:
-            self._train_step = GraphedStep(self._compute_loss, self._optimizer, *self._batches[0])
+            self._train_step = GraphedStep(self._compute_loss, self._update, self._optimizer, self._batches[0])
             self.reset()
 
     def reset(self) -> None:
@@ -232,7 +234,8 @@ class TorchEngine(Engine):
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
         images, labels = self._batches[0]
-        calls = step_operations(self._network.module(images), labels, self._optimizer)
+        logits, smoothing = self._network.module(images), self._job.model.label_smoothing
+        calls = step_operations(logits, labels, self._optimizer, self._update, smoothing)
         return make_timed_operations(calls, self._synchronize)
 
     def device_peak_bytes(self) -> int | None:

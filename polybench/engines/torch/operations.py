@@ -47,7 +47,9 @@ def layer_operations(
     return calls
 
 
-def step_operations(logits: Any, labels: Any, optimizer: Any) -> dict[Operation, OperationCall]:
+def step_operations(
+    logits: Any, labels: Any, optimizer: Any, apply_update: Callable[[], None], label_smoothing: float
+) -> dict[Operation, OperationCall]:
     """Build the operations of a step outside of layers; the update uses a small constant gradient."""
     if logits.ndim == 3:  # a prediction at each position
         logits, labels = logits.flatten(0, 1), labels.flatten()
@@ -57,12 +59,12 @@ def step_operations(logits: Any, labels: Any, optimizer: Any) -> dict[Operation,
     gradients = [torch.full_like(parameter, 1e-3) for parameter in parameters]
 
     def loss() -> Any:
-        return torch.autograd.grad(F.cross_entropy(logits, labels), logits)
+        return torch.autograd.grad(F.cross_entropy(logits, labels, label_smoothing=label_smoothing), logits)
 
     def update() -> None:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
-        optimizer.step()
+        apply_update()
 
     return {"loss": OperationCall(loss), "update": OperationCall(update), "call": OperationCall(lambda: None)}
 

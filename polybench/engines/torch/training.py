@@ -8,40 +8,45 @@ to that of the bias-corrected v (torch 2.13, `_single_tensor_adam`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import optim
 from torch.nn import functional as F  # noqa: N812 - PyTorch's conventional name
+from torch.nn.utils import clip_grad_norm_
 
 from polybench.engines.base import Weights
 from polybench.engines.job import Job
+from polybench.engines.shared.batches import Batch
 from polybench.errors import EngineUnavailable
-from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.networks.model import Model
+from polybench.networks.optimizers import ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 WARMUP_STEPS = 3  # as in PyTorch's documentation
 
 
-def make_loss_function(model: Any, device_type: str, *, autocast: bool, flatten: bool) -> Any:
+def make_loss_function(module: Any, model: Model, device_type: str, *, autocast: bool) -> Any:
     """Make the function (images, labels) -> mean loss, a tensor.
 
-    With `autocast`, the model runs in bf16. With `flatten`, logits and labels have an axis for time.
+    With `autocast`, the layers run in bf16. If there is a prediction at each position, logits and labels are flattened.
     """
 
     def compute_logits(images: Any) -> Any:
         with torch.autocast(device_type, dtype=torch.bfloat16):
-            logits = model(images)
+            logits = module(images)
         return logits.float()
 
-    logits_of = compute_logits if autocast else model
+    logits_of = compute_logits if autocast else module
+    cross_entropy = partial(F.cross_entropy, label_smoothing=model.label_smoothing)
 
     def compute_loss(images: Any, labels: Any) -> Any:
-        return F.cross_entropy(logits_of(images), labels)
+        return cross_entropy(logits_of(images), labels)
 
     def compute_flat_loss(images: Any, labels: Any) -> Any:
-        return F.cross_entropy(logits_of(images).flatten(0, 1), labels.flatten())
+        return cross_entropy(logits_of(images).flatten(0, 1), labels.flatten())
 
-    return compute_flat_loss if flatten else compute_loss
+    return compute_flat_loss if model.label_shape else compute_loss
 
 
 def make_forward_pass(model: Any, device_type: str, *, autocast: bool) -> Any:
@@ -58,17 +63,28 @@ def make_forward_pass(model: Any, device_type: str, *, autocast: bool) -> Any:
     return forward_with_autocast if autocast else forward
 
 
-def make_training_step(compute_loss: Any, optimizer: Any) -> Any:
+def make_training_step(compute_loss: Any, update: Callable[[], None], optimizer: Any) -> Any:
     """Make the function (images, labels) -> loss, a tensor, that trains one step."""
 
     def train_step(images: Any, labels: Any) -> Any:
         optimizer.zero_grad()
         loss = compute_loss(images, labels)
         loss.backward()
-        optimizer.step()
+        update()
         return loss
 
     return train_step
+
+
+def make_update(optimizer: Optimizer, torch_optimizer: Any) -> Callable[[], None]:
+    """Make the function that clips the gradients of all parameters, if requested, and updates the weights."""
+    parameters = [parameter for group in torch_optimizer.param_groups for parameter in group["params"]]
+
+    def clip_and_update() -> None:
+        clip_grad_norm_(parameters, optimizer.gradient_clip)
+        torch_optimizer.step()
+
+    return clip_and_update if optimizer.gradient_clip else torch_optimizer.step
 
 
 def make_optimizer(optimizer: Optimizer, parameters: Iterable[Any], *, foreach: bool) -> Any:
@@ -77,11 +93,18 @@ def make_optimizer(optimizer: Optimizer, parameters: Iterable[Any], *, foreach: 
     With `foreach`, each operation updates all parameters. Otherwise PyTorch chooses: one parameter at a time
     on the CPU, `foreach` on CUDA.
     """
-    rate = optimizer.learning_rate
+    rate, betas = optimizer.learning_rate, optimizer.betas
     shared: dict[str, Any] = {"weight_decay": optimizer.weight_decay, "foreach": foreach or None}
     match optimizer.name:
         case "adam":
-            return optim.Adam(parameters, rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, **shared)
+            return optim.Adam(parameters, rate, betas=betas, eps=ADAM_EPSILON, **shared)
+        case "adamw":
+            groups: dict[bool, list[Any]] = {True: [], False: []}
+            for parameter in parameters:
+                groups[parameter.ndim > 1].append(parameter)
+            matrices, others = ({"params": group} for group in groups.values())
+            optimizers = [matrices, others | {"weight_decay": 0.0}]
+            return optim.AdamW(optimizers, rate, betas=betas, eps=ADAM_EPSILON, **shared)
         case "rmsprop":
             return optim.RMSprop(parameters, rate, alpha=RMSPROP_DECAY, eps=RMSPROP_EPSILON, **shared)
         case "sgd" | "momentum" | "nesterov":
@@ -103,9 +126,9 @@ def check_cudagraph_support(job: Job) -> None:
         raise EngineUnavailable("cudagraph needs a CUDA device", "use --devices cuda")
     if job.workload.is_forward_pass:
         raise EngineUnavailable("cudagraph does not have the forward pass yet", "omit +cudagraph")
-    if job.workload.optimizer.lr_schedule:
+    if job.workload.optimizer.has_schedule:
         raise EngineUnavailable("a CUDA graph has a constant learning rate", "omit the learning-rate schedule")
-    if job.workload.optimizer.name == "adam":
+    if job.workload.optimizer.betas:
         # torch 2.13, `capturable=True`: 1 - 0.999^t from a float32 step tensor, even for float64 weights.
         raise EngineUnavailable(
             "in a CUDA graph, PyTorch's Adam computes its bias correction in float32, with an error of 1e-5",
@@ -131,9 +154,11 @@ class GraphedStep:
     constant of the graph.
     """
 
-    def __init__(self, compute_loss: Callable[[Any, Any], Any], optimizer: Any, images: Any, labels: Any) -> None:
+    def __init__(
+        self, compute_loss: Callable[[Any, Any], Any], update: Callable[[], None], optimizer: Any, batch: Batch
+    ) -> None:
         """Capture the step on a batch like all later ones; this trains weights and optimizer state for a few steps."""
-        self._images, self._labels = images.clone(), labels.clone()
+        self._images, self._labels = (tensor.clone() for tensor in batch)
         for group in optimizer.param_groups:
             if "capturable" in group:  # Adam and others, which count their steps on the CPU by default
                 group["capturable"] = True
@@ -141,7 +166,7 @@ class GraphedStep:
         def step() -> Any:
             loss = compute_loss(self._images, self._labels)
             loss.backward()
-            optimizer.step()
+            update()
             return loss.detach()  # its gradient nodes would refer to the stream they ran on
 
         # The warm-up runs one-time work, such as compiling and choosing algorithms, before the capture. It

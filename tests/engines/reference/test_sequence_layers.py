@@ -114,6 +114,15 @@ def test_patches_are_in_rows() -> None:
     assert sums.tolist() == [[[10], [18], [42], [50]]]
 
 
+def test_label_smoothing_gives_a_share_of_the_target_to_every_class() -> None:
+    logits, labels = RANDOM.standard_normal((4, 5)), RANDOM.integers(0, 5, 4)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    loss, gradient = layers.cross_entropy(logits, labels, smoothing=0.2)
+    assert loss == pytest.approx(-(0.8 * log_p[np.arange(4), labels] + 0.2 * log_p.mean(axis=1)).mean(), rel=1e-14)
+    expected = numerical_gradient(lambda: layers.cross_entropy(logits, labels, smoothing=0.2)[0], logits)
+    np.testing.assert_allclose(gradient, expected, atol=1e-9)
+
+
 def test_the_loss_of_positions_is_their_mean() -> None:
     logits, labels = RANDOM.standard_normal((3, 4, 5)), RANDOM.integers(0, 5, (3, 4))
     loss, gradient = layers.cross_entropy(logits, labels)
