@@ -49,14 +49,13 @@ from polybench.parity_check.comparison import (
     statistics_errors,
     timed_errors,
     timed_tolerance,
-    weight_errors,
     write_chosen_labels,
     write_varied_weights,
 )
 from polybench.parity_check.own_dropout import own_dropout_errors
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Request
-from polybench.schema.parity import KnownDeviation, ParityCheck, TensorComparison
+from polybench.schema.parity import ComparisonKind, KnownDeviation, ParityCheck, TensorComparison
 
 _MAX_CACHE_BYTES = 2 << 30
 """Maximum size of the cache of the reference's trainings. An entry of `dlframeworks-cnn` takes 165 MB, one of
@@ -202,13 +201,9 @@ class ParityChecker:
         optimizer = request.job.workload.optimizer
         comparisons: list[TensorComparison] = []
         for step, actual in _run_training(engine, request, folder).items():
-            if step <= request.steps:
-                comparisons += float64_errors(step, actual, expected[step], tolerance, optimizer, zero_gradients)
-            else:
-                steps = [*range(request.steps), *_later_changes(request)]
-                comparisons += weight_errors(
-                    "schedule", steps, actual, expected[step], tolerance, optimizer, zero_gradients
-                )
+            kind: ComparisonKind = "weight" if step <= request.steps else "schedule"
+            steps = range(step) if kind == "weight" else [*range(request.steps), *_later_changes(request)]
+            comparisons += float64_errors(steps, actual, expected[step], tolerance, optimizer, zero_gradients, kind)
         return comparisons, zero_gradients
 
     def _reference_run(

@@ -179,36 +179,26 @@ class ExpectedUpdate:
 
 
 def float64_errors(
-    step: int,
-    actual: State,
-    expected: State,
-    tolerance: Mapping[str, float],
-    optimizer: Optimizer,
-    zero_gradients: Collection[str] = (),
-) -> Iterator[TensorComparison]:
-    """Compare loss, gradients, weights and running statistics of two float64 states."""
-    floor = GRADIENT_FLOOR * total_norm(expected.gradients)
-    yield _error("float64", "loss", step, "loss", actual.loss, expected.loss, 0.0, tolerance["loss"])
-    for name, a, b in _pairs(actual.gradients, expected.gradients):
-        yield _error("float64", name, step, "gradient", a, b, floor, tolerance["gradient"])
-    yield from weight_errors("weight", range(step), actual, expected, tolerance, optimizer, zero_gradients)
-
-
-def weight_errors(
-    kind: ComparisonKind,
     steps: Sequence[int],
     actual: State,
     expected: State,
     tolerance: Mapping[str, float],
     optimizer: Optimizer,
     zero_gradients: Collection[str] = (),
+    kind: ComparisonKind = "weight",
 ) -> Iterator[TensorComparison]:
     """Compare weights and running statistics of two float64 states after these steps.
 
-    Weights in `zero_gradients` may differ by the updates that the optimizer computes from rounding errors.
-    Running means may differ as much, because they follow a bias before batch norm.
+    If `kind` is "weight", loss and gradients are compared as well. Weights in `zero_gradients` may differ by the
+    updates that the optimizer computes from rounding errors. Running means may differ as much, because they follow a
+    bias before batch norm.
     """
+    step = max(steps, default=-1) + 1
     floor = GRADIENT_FLOOR * total_norm(expected.gradients)
+    if kind == "weight":
+        yield _error("float64", "loss", step, "loss", actual.loss, expected.loss, 0.0, tolerance["loss"])
+        for name, a, b in _pairs(actual.gradients, expected.gradients):
+            yield _error("float64", name, step, "gradient", a, b, floor, tolerance["gradient"])
     rounding = tolerance["gradient"] * floor
     sizes = {name: b.size for name, _, b in _pairs(expected.weights, expected.weights, zero_gradients)}
     rates = [optimizer.learning_rate_at(step) for step in steps]
@@ -216,7 +206,7 @@ def weight_errors(
     for name, a, b in _pairs(actual.weights, expected.weights):
         mean_drift = max(drift.values(), default=0.0) if name.endswith(_RUNNING_MEAN) else 0.0
         min_scale = max(floor, drift.get(name, mean_drift) / tolerance["weight"])
-        yield _error("float64", name, max(steps, default=-1) + 1, kind, a, b, min_scale, tolerance["weight"])
+        yield _error("float64", name, step, kind, a, b, min_scale, tolerance["weight"])
 
 
 def timed_errors(

@@ -58,7 +58,7 @@ def test_every_optimizer_computes_the_canonical_formula(
     for label, request in (("block", calls.run_steps(0, STEPS)), ("reset", after_reset)):
         session.request(request, TIMEOUT)
         state = snapshot(session, tmp_path / label)
-        errors = list(float64_errors(STEPS, state, expected, FLOAT64_TOLERANCE, OPTIMIZERS[case]))
+        errors = list(float64_errors(range(STEPS), state, expected, FLOAT64_TOLERANCE, OPTIMIZERS[case]))
         assert [error for error in errors if not error.passed] == []
 
 

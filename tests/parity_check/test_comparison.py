@@ -170,7 +170,7 @@ def test_float64_errors_are_relative_to_the_tensor_or_to_all_gradients(
     weights = {"bias": [1e-5, 0.0, 0.0, 0.0], "norm.running_mean": [1e-5], "norm.running_variance": [1e-6]}
     actual = saved(tmp_path, "actual", 2.5, gradients, {"w": [6.0, 9.0], **weights})
     tolerance = {"loss": 0.3, "gradient": 1e-2, "weight": 1e-3}
-    found = list(float64_errors(2, actual, expected, tolerance, SGD, zero))
+    found = list(float64_errors(range(2), actual, expected, tolerance, SGD, zero))
     assert rows(found) == [
         ("float64", "loss", 2, "loss", 0.25),
         ("float64", "w", 2, "gradient", 0.1),
