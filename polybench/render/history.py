@@ -39,14 +39,12 @@ def records(document: HistoryDocument, _: TableOptions) -> Records:
 def series_table(series: Series) -> Table:
     """Build a row for each study of a configuration; an asterisk marks change points."""
     changed = {change.study for change in series.change_points}
-    has_names = any(point.title or point.tags for point in series.points)
     rows = [
         [
             one_line(point.study),
             one_line(point.created)[:16].replace("T", " "),
             step_time(point),
             ("* " if point.study in changed else "") + _versions(series.points, number),
-            *([name_text(point.title, point.tags)] if has_names else []),
         ]
         for number, point in enumerate(series.points)
     ]
@@ -56,7 +54,7 @@ def series_table(series: Series) -> Table:
     other = f", {series.distinguishing_settings}" if series.distinguishing_settings else ""
     return Table(
         title=[f"{series.configuration}: {workload}{other}, on {series.hostname} ({series.cpu})"],
-        columns=text_columns("study", "started", "step time", "versions", *(["title"] if has_names else [])),
+        columns=text_columns("study", "started", "step time", "versions"),
         rows=rows,
         notes=list(_notes(series)),
     )
@@ -87,7 +85,7 @@ def _format_changes(changed: Changed) -> str:
 
 
 def _notes(series: Series) -> Iterator[str]:
-    """Yield the change points, reasons of inconclusive points and the number of excluded studies."""
+    """Yield the change points, reasons of inconclusive points, titles and the number of excluded studies."""
     if not series.change_points:
         yield "no change point"
     for change in series.change_points:
@@ -98,6 +96,10 @@ def _notes(series: Series) -> Iterator[str]:
     for point in series.points:
         if point.inconclusive_reason:
             yield f"{point.study}: inconclusive: {point.inconclusive_reason}"
+    studies: dict[str, list[str]] = {}
+    for point in series.points:
+        studies.setdefault(name_text(point.title, point.tags), []).append(point.study)
+    yield from (f"{name}: {', '.join(named)}" for name, named in studies.items() if name)
     if series.spread:
         yield f"spread between studies: {series.spread.description}"
     if series.excluded:

@@ -19,6 +19,9 @@ _NECESSARY = 4
 _MAX_TEXT_WIDTH = 48
 """Characters of a title, a workload or a list of configurations."""
 
+_MIN_TITLE_WIDTH = 10
+"""Characters of titles in a terminal that is too narrow for whole ones."""
+
 _SWEEP_HINT = "sweeps: print one with polybench show ID; list the study of each point with --show-points"
 
 _RESUME_HINT = "to resume: interrupted, killed or still running; continue with polybench resume ID"
@@ -35,6 +38,11 @@ def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: b
     names = [name for name in _COLUMNS if any(study[name] for study in studies)]
     while width is not None and len(names) > _NECESSARY and sum(widths[name] + 2 for name in names) - 2 > width:
         names.pop()
+    room = (width or 0) - sum(widths[name] + 2 for name in names)
+    if "title" not in names and room >= _MIN_TITLE_WIDTH and any(study["title"] for study in studies):
+        names.append("title")
+        widths["title"] = room
+        studies = [study | {"title": _truncate(study["title"], room)} for study in studies]
     lines = [{name: name for name in names}, {name: "-" * widths[name] for name in names}, *studies] if studies else []
     table = "\n".join("  ".join(line[name].ljust(widths[name]) for name in names).rstrip() for line in lines)
     unreadable = [
@@ -109,6 +117,6 @@ def _configurations(configurations: Sequence[str]) -> str:
     return ", ".join([*configurations[:shown], *more])
 
 
-def _truncate(text: str) -> str:
+def _truncate(text: str, width: int = _MAX_TEXT_WIDTH) -> str:
     text = one_line(text)
-    return text if len(text) <= _MAX_TEXT_WIDTH else f"{text[: _MAX_TEXT_WIDTH - 1]}…"
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -368,10 +368,10 @@ _METRICS = (
     ),
     *_group(
         "distribution",
-        Metric("min_step_time", "s", _of_all_steps(min), "shortest of all timed steps"),
-        Metric("median_step_time", "s", _of_all_steps(median), "median of all timed steps"),
-        Metric("p95_step_time", "s", "step_time.p95", "95th percentile of all timed steps"),
-        Metric("max_step_time", "s", _of_all_steps(max), "longest of all timed steps"),
+        Metric("min_step_time", "s", _of_all_steps(min), "shortest of all timed steps", title="min step"),
+        Metric("median_step_time", "s", _of_all_steps(median), "median of all timed steps", title="median step"),
+        Metric("p95_step_time", "s", "step_time.p95", "95th percentile of all timed steps", title="p95 step"),
+        Metric("max_step_time", "s", _of_all_steps(max), "longest of all timed steps", title="max step"),
         unavailable_hint="needs the time of each step; on CUDA, polybench times blocks of steps",
     ),
     *_group(

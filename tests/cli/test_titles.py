@@ -131,8 +131,10 @@ def test_each_document_shows_its_title_and_tags(folder: Path) -> None:
 
 
 def test_a_history_shows_and_selects_titles_and_tags(folder: Path) -> None:
-    (line,) = (line for line in printed("history", "--results", folder).splitlines() if "#again" in line)
-    assert line.endswith("Nightly run #ci #lr=0.1 #again")
+    ids = {tuple(row["tags"]): row["id"] for row in printed_json("list", "--results", folder)}
+    assert f"Nightly run #ci #lr=0.1 #again: {ids['ci', 'lr=0.1', 'again']}\n" in printed(
+        "history", "--results", folder
+    )
     selected = polybench.history(title="Night*", tags=["again"], results=folder).rows()
     assert [row["tags"] for row in selected] == [["ci", "lr=0.1", "again"]]
     assert len(printed("history", "--tag", "ci", "--format", "csv", "--results", folder).splitlines()) == 3

@@ -97,9 +97,19 @@ def test_points_follow_their_sweep_on_request() -> None:
     [
         (200, ["id", "age", "workload", "fastest", "title", "engines"]),
         (130, ["id", "age", "workload", "fastest", "title"]),
-        (105, ["id", "age", "workload", "fastest"]),
+        (105, ["id", "age", "workload", "fastest", "title"]),
+        (95, ["id", "age", "workload", "fastest"]),
         (40, ["id", "age", "workload", "fastest"]),
     ],
 )
 def test_least_important_columns_are_omitted_first(width: int, columns: list[str]) -> None:
     assert render(ROWS, width).splitlines()[0].split() == columns
+
+
+def test_a_title_is_shortened_to_the_width() -> None:
+    rows = [row("20260101-000000-aaaa", title="nightly " * 5, tags=["ci"])]
+    for width in (92, 100, 110):
+        line = render(rows, width).splitlines()[2]
+        assert len(line) == width
+        assert line.endswith("…")
+    assert render(rows, 130).splitlines()[2].endswith(" #ci")
