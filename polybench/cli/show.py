@@ -19,13 +19,15 @@ from polybench.cli.output import (
     write,
 )
 from polybench.cli.sweep import reject_options
-from polybench.errors import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import EXPLANATION_FORMATS, check_format, render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.study import StudyDocument
+from polybench.storage.summaries import Filters
 
 if TYPE_CHECKING:
     from polybench.schema.documents import AnyDocument
+    from polybench.storage.store import Store
 
 
 @with_options("prices", "columns", "published", "format", "output", "results", "anonymous", "quiet")
@@ -33,6 +35,8 @@ def show(
     study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP, autocompletion=saved())],
     options: OutputOptions,
     prices: Mapping[str, float] | None = None,
+    title: Annotated[str | None, typer.Option("--title", help="With `last`: newest title like nightly*.")] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="With `last`: newest tag like ci; repeatable.")] = None,
 ) -> None:
     """Print a saved study in any format, or another saved document in the formats of its command.
 
@@ -44,6 +48,8 @@ def show(
     from polybench.storage.store import Store, load_document, results_folder
 
     store = Store(results_folder(options.results))
+    if title is not None or tag:
+        study = _newest(study, Filters(title=title, tags=tag or ()), store)
     (document,) = with_prices([load_document(study, store)], prices, store)
     if not isinstance(document, StudyDocument):
         _show_other_document(document, study, options)
@@ -54,6 +60,22 @@ def show(
     check_writable(options.output)
     line = width(options.output)
     write(render(document, options.format, width=line, columns=metrics, published=options.published), options.output)
+
+
+def _newest(name: str, filters: Filters, store: Store) -> str:
+    """Return the ID of the newest matching document, if `name` is `last`, `sweep-last` or `overhead-last`."""
+    from polybench.schema.documents import DOCUMENT_KINDS
+
+    kinds = {f"{DOCUMENT_KINDS[kind].id_prefix}last": kind for kind in ("study", "sweep", "overhead")}
+    if name not in kinds:
+        raise BadInput(f"--title and --tag with {name}: expected one of {', '.join(kinds)}: leave them out for an ID")
+    summaries = [one for one in (*store.summaries(), *store.sweep_summaries()) if one.kind == kinds[name]]
+    found = [one.file for one in summaries if filters.matches(one)]
+    if not found:
+        raise BadInput(
+            f"no saved {kinds[name]} has this title and these tags: `polybench list` shows all titles and tags"
+        )
+    return found[-1]
 
 
 def _show_other_document(document: AnyDocument, name: str, options: OutputOptions) -> None:

@@ -30,7 +30,8 @@ NamedStudies = Sequence[tuple[str, StudyDocument]]
 def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> Iterator[str]:
     """Yield a sentence for each caveat; `cut_short` if the budget ended before all rounds were measured."""
     if cut_short:
-        yield f"the budget of {study.budget:g} s ended before all rounds were measured; try a larger --budget"
+        fix = ", without --quick" if study == study.quick() else ""
+        yield f"the budget of {study.budget:g} s ended before all rounds were measured; try a larger --budget{fix}"
     yield from missing_prices(study.prices, [one.device for one in document.results], document.settings.threads)
     yield from _swapping(document)
     yield from _summed_up([("", document)], study, "")

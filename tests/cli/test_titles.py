@@ -130,6 +130,21 @@ def test_each_document_shows_its_title_and_tags(folder: Path) -> None:
         assert text in page
 
 
+def test_show_prints_the_newest_document_with_a_title_or_tag(folder: Path) -> None:
+    for name, options, title in (
+        ("last", ["--tag", "ci"], "Nightly run"),
+        ("last", ["--title", "Not*", "--tag", "own"], "Not the file's"),
+        ("sweep-last", ["--tag", "s/1"], "Sizes"),
+        ("overhead-last", ["--title", "Cost"], "Cost"),
+    ):
+        assert printed_json("show", name, *options, "--results", folder)["title"] == title
+    for name, message in (
+        ("last", "no saved study has this title and these tags: `polybench list` shows all"),
+        ("2026", "--title and --tag with 2026: expected one of last, sweep-last, overhead-last: leave them out"),
+    ):
+        assert message in refused("show", name, "--tag", "none", "--results", folder)
+
+
 def test_a_history_shows_and_selects_titles_and_tags(folder: Path) -> None:
     ids = {tuple(row["tags"]): row["id"] for row in printed_json("list", "--results", folder)}
     assert f"Nightly run #ci #lr=0.1 #again: {ids['ci', 'lr=0.1', 'again']}\n" in printed(

@@ -29,6 +29,13 @@ def test_missed_margin_names_the_configurations_and_their_margins() -> None:
     assert not list(final_warnings(document, Study(processes=1), cut_short=False))
 
 
+def test_a_budget_that_quick_limits_needs_a_study_without_it() -> None:
+    document = study(measured("torch/cpu", 0.0165))
+    for settings, fix in ((Study(budget=5.0), "try a larger --budget"), (Study().quick(), "--budget, without --quick")):
+        (text,) = final_warnings(document, settings, cut_short=True)
+        assert text.endswith(fix)
+
+
 def test_affected_blocks_are_reported_with_busy_programs_and_a_fix() -> None:
     clean, affected = BlockCounters(1.0, 2.0, 0.0, 0.0, reruns=1), BlockCounters(1.0, 2.0, 0.9, 0.0)
     blocks = [[clean, clean], [affected, clean]]
