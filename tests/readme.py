@@ -14,8 +14,9 @@ import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec
+from polybench.engines.shared.frameworks import TRANSFORMER_LAYERS
 from polybench.networks import MODEL_NAMES, MODELS, find_model
-from polybench.networks.layers import Layer
+from polybench.networks.layers import Layer, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import FORMULAS, Optimizer
 from polybench.render import FORMATS
@@ -327,8 +328,12 @@ def with_tables(text: str) -> str:
     return text
 
 
-IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3}
-"""Networks of color images; PolyBench.jl has data for these only."""
+def _is_new(model: Model) -> bool:
+    return any(isinstance(layer, TRANSFORMER_LAYERS) for layer in walk(model.layers))
+
+
+IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3 and not _is_new(model)}
+"""Networks of color images that PolyBench.jl has all layers of; it has data for these only."""
 
 JULIA_MODELS = _ROOT / "julia" / "models"
 

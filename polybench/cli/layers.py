@@ -51,7 +51,8 @@ def layers(
         str | None,
         typer.Option(
             "--layer",
-            help='Single layer instead of a network: "conv 3x3 64->64 pad 1 relu", with --input.',
+            help='Single layer, with --input, instead of a network: "conv 3x3 64->64 pad 1 relu",'
+            ' "attention 8 heads 512 causal".',
             rich_help_panel=WORKLOAD_PANEL,
         ),
     ] = None,
@@ -59,7 +60,7 @@ def layers(
         str | None,
         typer.Option(
             "--input",
-            help="Height and width of the single layer's input, in pixels: 56x56.",
+            help="Input of the single layer: height and width in pixels, 56x56, or positions of a sequence, 256.",
             rich_help_panel=WORKLOAD_PANEL,
         ),
     ] = None,

@@ -16,7 +16,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import DTypeLike
 
-from polybench.data import cifar10, imdb, mnist, synthetic
+from polybench.data import cifar10, imdb, mnist, synthetic, text
 from polybench.data.array_chunks import (
     CLASSES,
     IMAGE_BYTES,
@@ -40,7 +40,7 @@ _MAX_BYTES = 50_000 * (IMAGE_BYTES + 1)
 _CACHE_BYTES = 1 << 29
 """Size of the cache of synthetic images: generating 50,000 takes five times as long as reading them."""
 
-DatasetName = Literal["cifar10", "images", "imdb", "mnist", "synthetic"]
+DatasetName = Literal["cifar10", "images", "imdb", "mnist", "synthetic", "text"]
 
 
 class Dataset(NamedTuple):
@@ -123,7 +123,7 @@ _PUBLISHED: dict[DatasetName, _Published] = {
 
 DATASET_NAMES = ("auto", *sorted((*_PUBLISHED, "synthetic")))
 """Names that `--data` accepts. Anything else is a path; a name wins over a folder of the same name."""
-_EXPECTED = f"{', '.join(DATASET_NAMES)}, or the path of an archive or a folder"
+_EXPECTED = f"{', '.join(DATASET_NAMES)}, or the path of an archive, a folder or a text file"
 
 
 def data_folder() -> Path:
@@ -146,9 +146,9 @@ def open_dataset(
 
     `data` is `auto` (the published data set that fits, if it is in the data folder, else synthetic), `synthetic`,
     `cifar10`, `mnist`, `imdb`, or a path: of an official archive or its unpacked folder, of a folder of MNIST's
-    files, or of a folder of images with one subfolder per class. The network takes `image_shape`: (channels,
-    height, width), (time, features), or tokens (time,); its labels have `label_shape`. `scratch` receives the mapped
-    file, 154 MB for 50,000 images.
+    files, of a folder of images with one subfolder per class, or of a text file. The network takes `image_shape`:
+    (channels, height, width), (time, features), or tokens (time,); its labels have `label_shape`. `scratch` receives
+    the mapped file, 154 MB for 50,000 images.
 
     Raises:
         BadInput: the data does not exist, is not in a known format, does not fit the network, or `scratch`
@@ -161,6 +161,15 @@ def open_dataset(
     folder = _path(data) if is_path else data_folder()
     if inputs.are_colour_images and _is_user_image_folder(data):
         return _read_folder(folder, scratch, split, inputs)
+    if is_path and is_file(folder) and (inputs.label_shape or folder.suffix == ".txt"):
+        if not inputs.label_shape or inputs.vocabulary is None:
+            raise BadInput(
+                f"--data {data}: a text is for tokens with a prediction at each position, but this network takes"
+                f" {inputs}; use --model char-gpt"
+            )
+        characters = text.read(folder, split, inputs.shape[0], inputs.vocabulary)
+        file = scratch / f"text-{split}"
+        return _collect("text", str(folder), characters, file, inputs.shape, dtype=np.int32, label_shape=label_shape)
     for name, published in _PUBLISHED.items():
         source = published.locate(folder) if is_path or data in ("auto", name) else None
         if source is not None and published.fits(inputs):

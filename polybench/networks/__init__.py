@@ -11,14 +11,17 @@ from polybench.networks.article_cnns import DLFRAMEWORKS_CNN, SMALL_VGG
 from polybench.networks.catdog import DEPTHS, catdog
 from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM, IMDB_FASTTEXT, KERAS_CNN, MNIST_CNN, MNIST_MLP
 from polybench.networks.lenet import LENET
+from polybench.networks.mobile_cifar import MOBILE_CIFAR
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.single_layer import single_layer
+from polybench.networks.transformers import CHAR_GPT, VIT_CIFAR
 from polybench.plugins import Registry
 
 _NETWORKS = (
     *(LENET, KERAS_CNN, DLFRAMEWORKS_CNN, RESNET32, SMALL_VGG, catdog(2)),
     *(MNIST_MLP, MNIST_CNN, IMDB_BILSTM, IMDB_FASTTEXT, CHAR_LSTM),
+    *(CHAR_GPT, VIT_CIFAR, MOBILE_CIFAR),
 )
 MODELS = Registry("model", Model)
 """Networks by name. A family of networks with the depth in its name is represented by its shallowest member.

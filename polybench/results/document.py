@@ -186,6 +186,8 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         *throttling_warnings(interference),
     ]
     accuracies = [one.accuracy for one in trainings if one.complete and one.accuracy is not None]
+    items_per_second = workload.batch_size / step_time.median if step_time else None
+    reads_tokens = plan.model.vocabulary_size is not None
     result = Result(
         configuration=configuration.name,
         engine=configuration.engine,
@@ -204,7 +206,8 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         code_fingerprint=fingerprint(without_bytecode(run.code)),
         step_time=step_time,
         mean_step_time=times.mean_step_time,
-        items_per_second=workload.batch_size / step_time.median if step_time else None,
+        items_per_second=items_per_second,
+        tokens_per_second=items_per_second * plan.model.input_shape[0] if items_per_second and reads_tokens else None,
         epoch_seconds=epoch_seconds,
         startup=_startup(run.startups),
         python_call_overhead_seconds=_median(run.python_call_overhead_seconds) if step_time else None,

@@ -20,6 +20,7 @@ _FORMATS: dict[str | None, Callable[[Any], str]] = {
     "B": units.format_bytes,
     "images/s": units.format_count,
     "steps/s": units.format_count,
+    "tokens/s": units.format_count,
     "%": lambda percent: f"{units.format_number(percent)}%",
     "W": lambda watts: f"{units.format_number(watts)} W",
     "J": lambda joules: f"{units.format_number(joules)} J",
@@ -241,6 +242,15 @@ _METRICS = (
         Metric("step_time", "s", "step_time.median", ci95="step_time.ci95"),
         Metric(
             "throughput", "images/s", "items_per_second", better="higher", title="images per s", groups=("pipeline",)
+        ),
+        Metric(
+            "tokens_per_second",
+            "tokens/s",
+            "tokens_per_second",
+            "of networks whose input is tokens",
+            better="higher",
+            title="tokens per s",
+            unavailable_hint="needs a network whose input is tokens, such as `--model char-gpt`",
         ),
         Metric(
             "steps_per_second",

@@ -307,6 +307,7 @@ class Result(ConfigurationStatus, kw_only=True):
     step_time: StepTime | None = None
     mean_step_time: MeanStepTime | None = None
     items_per_second: Positive | None = None
+    tokens_per_second: Positive | None = None
     epoch_seconds: Positive | None = None
     startup: Startup | None = None
     python_call_overhead_seconds: Number | None = None

@@ -23,7 +23,9 @@ def parsed(text: str) -> Model:
     return network_of(content, content.load())
 
 
-OTHERS = (find_model(name) for name in ("catdog-7", "catdog-2@96", "conv 3x3 8->8 pad 1 on 9x9"))
+OTHERS = (
+    find_model(name) for name in ("catdog-7", "catdog-2@96", "conv 3x3 8->8 pad 1 on 9x9", "attention 2 heads 6 on 5")
+)
 
 
 @pytest.mark.parametrize(

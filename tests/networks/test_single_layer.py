@@ -4,7 +4,7 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.networks import find_model
-from polybench.networks.layers import Conv, Dense, MaxPool
+from polybench.networks.layers import Attention, Conv, Dense, MaxPool
 from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.networks.timed_layers import split_layers
 
@@ -20,6 +20,8 @@ from polybench.networks.timed_layers import split_layers
         ),
         ("dense 512->10 relu", Dense("layer", 512, 10), "layer + relu"),
         ("max_pool 2x2 16 on 28x28", MaxPool(2), "max_pool1"),
+        ("attention 8 heads 512 causal on 256", Attention("layer", 512, 8, causal=True), "layer"),
+        ("attention 1 head 4 no bias on 3", Attention("layer", 4, 1, bias=False), "layer"),
     ],
 )
 def test_layer_is_built_into_a_network_that_needs_both_its_gradients(text: str, layer: object, name: str) -> None:
@@ -42,6 +44,10 @@ def test_layer_is_built_into_a_network_that_needs_both_its_gradients(text: str, 
         ("dense 64->10 on 56x56", "^'dense 64->10' takes 64 features, not an image: remove --input 56x56$"),
         ("conv 9x9 3->4 on 5x5", "do not fit into"),
         ("conv 3x3 0->4 on 5x5", "invalid layer"),
+        ("attention 8 heads 512", "invalid input '' of 'attention 8 heads 512': expected a number of positions"),
+        ("attention 8 heads 512 on 5x5", "invalid input '5x5'"),
+        ("attention 3 heads 512 on 5", "layer: 3 heads do not divide 512 features"),
+        ("attention 0 heads 512 on 5", "invalid layer"),
     ],
 )
 def test_invalid_layer_is_rejected_with_the_expected_syntax(text: str, message: str) -> None:

@@ -62,6 +62,18 @@ def test_a_study_measures_every_configuration_in_every_process_and_round() -> No
     assert len(result.interference) == 2 * 3
 
 
+def test_a_text_gives_tokens_per_second(tmp_path: Path) -> None:
+    file = tmp_path / "play.txt"
+    file.write_text("to be, or not to be\n" * 200, "utf-8")
+    study = run("fake", model="char-gpt", data=str(file), batch_size=4)
+    (result,) = study.results
+    assert (study.settings.dataset, result.status) == ("text", "ok")
+    assert result.items_per_second is not None
+    assert result.tokens_per_second == pytest.approx(64 * result.items_per_second)
+    (image_result,) = run("fake").results
+    assert image_result.tokens_per_second is None
+
+
 def test_a_failure_affects_only_its_configuration() -> None:
     engines = ["fake", *(f"fake+{variant}" for variant in ("crash", "bad_message", "nan", "hang", "unavailable"))]
     result = run(*engines, timeout=5.0)

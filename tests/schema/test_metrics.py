@@ -122,6 +122,7 @@ def test_every_metric_reads_its_own_field() -> None:
         gpu_speedup=Comparison("torch/cpu", 97.8, (95.0, 99.0)),
         mean_step_time=MeanStepTime(0.0104, (0.0102, 0.0106)),
         vs_baseline=BaselineComparison("torch/cpu", 1.65, (1.65, 1.65), mean_speedup=1.58, mean_ci95=(1.5, 1.66)),
+        tokens_per_second=819_200.0,
         accuracy=0.6123,
         accuracy_std=0.0081,
         time_to_accuracy=TimeToAccuracy(0.6, 83.1, 5, 5),
@@ -129,6 +130,7 @@ def test_every_metric_reads_its_own_field() -> None:
     expected = {
         "step_time": "10.0 ms ±2.5%",
         "throughput": "12,800",
+        "tokens_per_second": "819,200",
         "steps_per_second": "100",
         "epoch_time": "3.90 s",
         "data_wait_time": "1.00 ms",

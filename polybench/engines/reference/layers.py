@@ -199,43 +199,27 @@ def _all_but_channels(x: Array) -> tuple[int, ...]:
 def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pad: int = 0, groups: int = 1) -> Output:
     """Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c,s i+p-pad,s j+q-pad] weight[o,c,p,q].
 
-    The input window of every output pixel becomes a row of a matrix (im2col), followed by a single product. A group
-    of outputs sums over its group of inputs only.
+    In each group of inputs and outputs, the input window of every output pixel becomes a row of a matrix (im2col),
+    followed by a product.
     """
-    if groups > 1:
-        return _grouped_conv(x, weight, bias, stride, pad, groups)
-    outputs, channels, kernel, _ = weight.shape
+    outputs, kernel = len(weight), weight.shape[-1]
     padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = _windows(padded, kernel, stride)
-    images, _, height, width = windows.shape[:4]
-    rows = windows.transpose(0, 2, 3, 1, 4, 5).reshape(images * height * width, channels * kernel * kernel)
-    matrix = weight.reshape(outputs, -1)
-    y = rows @ matrix.T if bias is None else rows @ matrix.T + bias
+    images, channels, height, width = windows.shape[:4]
+    rows = windows.transpose(0, 2, 3, 1, 4, 5).reshape(images * height * width, groups, -1).swapaxes(0, 1)
+    matrix = weight.reshape(groups, outputs // groups, -1)
+    y = (rows @ matrix.swapaxes(1, 2)).swapaxes(0, 1).reshape(images, height, width, outputs).transpose(0, 3, 1, 2)
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        dy_rows = dy.transpose(0, 2, 3, 1).reshape(-1, outputs)
-        gradients = {"weight": (dy_rows.T @ rows).reshape(weight.shape)}
+        dy_rows = dy.transpose(0, 2, 3, 1).reshape(images * height * width, groups, -1).swapaxes(0, 1)
+        gradients = {"weight": (dy_rows.swapaxes(1, 2) @ rows).reshape(weight.shape)}
         if bias is not None:
-            gradients["bias"] = dy_rows.sum(axis=0)
-        drows = (dy_rows @ matrix).reshape(images, height, width, channels, kernel, kernel)
+            gradients["bias"] = dy.sum(axis=(0, 2, 3))
+        drows = (dy_rows @ matrix).swapaxes(0, 1).reshape(images, height, width, channels, kernel, kernel)
         dpadded = _add_windows(padded.shape, drows.transpose(0, 3, 1, 2, 4, 5), stride)
         return dpadded[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], gradients
 
-    return y.reshape(images, height, width, outputs).transpose(0, 3, 1, 2), backward
-
-
-def _grouped_conv(x: Array, weight: Array, bias: Array | None, stride: int, pad: int, groups: int) -> Output:
-    biases = [None] * groups if bias is None else np.split(bias, groups)
-    inputs = zip(np.split(x, groups, axis=1), np.split(weight, groups), biases, strict=True)
-    outputs, backwards = zip(*(conv(*each, stride, pad) for each in inputs), strict=True)
-
-    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        parts = np.split(dy, groups, axis=1)
-        dx, gradients = zip(*(back(part) for back, part in zip(backwards, parts, strict=True)), strict=True)
-        names = gradients[0]
-        return np.concatenate(dx, axis=1), {name: np.concatenate([each[name] for each in gradients]) for name in names}
-
-    return np.concatenate(outputs, axis=1), backward
+    return y if bias is None else y + bias[:, None, None], backward
 
 
 def max_pool(x: Array, size: int, stride: int, relative_tolerance: float) -> Output:
