@@ -5,7 +5,7 @@ place. Each step replaces Lux's states, so they are copied from the chain before
 module PolyBenchLuxExt
 
 using Lux: AutoZygote, Lux, Training
-using PolyBench: PolyBench, Device, FixedMaskDropout, StepMode
+using PolyBench: PolyBench, FixedMaskDropout, StepMode
 using PolyBench.Flux: BatchNorm, Chain, Conv, Dense, Dropout, Embedding, Flux, GlobalMeanPool, MaxPool, MeanPool, Parallel,
     SkipConnection
 using PolyBench.Random: Random
@@ -44,8 +44,10 @@ function PolyBench.with_gradient(::StepMode{:lux}, model::LuxModel, images, labe
     return loss, to_flux(model.chain, gradients)
 end
 
-PolyBench.infer(::Device, model::LuxModel, x) =
-    first(model.layers(x, model.train_state.parameters, Lux.testmode(model.train_state.states)))
+function PolyBench.forward_function(model::LuxModel)
+    layers, parameters, states = model.layers, model.train_state.parameters, Lux.testmode(model.train_state.states)
+    return x -> first(layers(x, parameters, states))
+end
 
 function PolyBench.before_steps!(model::LuxModel)
     old = model.train_state

@@ -39,13 +39,26 @@ Return the operations of a layer: `forward`, the gradients in `required`, and `a
 layer's and its ReLU's; `x` is its input and `dy` the gradient of its output, in Flux's layout.
 """
 function layer_operations(device::Device, ::Type{T}, records, weights, x, dy, required) where {T}
-    typed = Dict(name => convert(Array{T}, array) for (name, array) in weights)
-    build_layer(selected) = to_device(device, without_chain(network(selected, typed).chain))
-    linear = build_layer(records[1:1])
-    whole = length(records) > 1 ? build_layer(records) : linear
+    linear = build_layer(device, T, records[1:1], weights)
+    whole = length(records) > 1 ? build_layer(device, T, records, weights) : linear
     # Closures capture only variables that are assigned once; others would have no concrete type there.
     return layer_operations(device, whole, linear, to_device(device, x), to_device(device, dy), required)
 end
+
+function build_layer(device::Device, ::Type{T}, records, weights) where {T}
+    typed = Dict(name => convert(Array{T}, array) for (name, array) in weights)
+    return to_device(device, without_chain(network(records, typed).chain))
+end
+
+"""
+    forward_operation(device, T, records, weights, x)
+
+Return the operation `forward` of a layer in inference mode.
+"""
+forward_operation(device::Device, ::Type{T}, records, weights, x) where {T} =
+    forward_operation(device, Flux.testmode!(build_layer(device, T, records, weights)), to_device(device, x))
+
+forward_operation(device::Device, layer, x) = TimedOperation("forward", () -> layer(x), device)
 
 function layer_operations(device::Device, whole, linear, x, dy, required)
     forward = TimedOperation("forward", () -> Zygote.pullback(apply, whole, x), device)

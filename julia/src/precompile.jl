@@ -8,14 +8,14 @@ const LENET = read(joinpath(MODELS, "lenet.toml"), String)
 """
     warm_up(layers, input_shape, classes)
 
-Build, train two steps, take a snapshot, count allocations, and reset in both precisions, with two images.
+Build, train two steps, take a snapshot, count allocations, and reset in both precisions, with two images; then the forward pass.
 """
 function warm_up(layers::String, input_shape::NTuple{3, Int}, classes::Int)
     images, labels = rand(Float32, reverse(input_shape)..., 2, 2), zeros(Int64, 2, 2)
     for (dtype, T) in ELEMENT_TYPES
         weights = [fill(T(0.01), shape) for (_, shape) in tensor_shapes(records(layers))]
-        out = map(zero, weights)
-        GC.@preserve images labels weights out begin
+        out, logits = map(zero, weights), zeros(T, classes, 2)
+        GC.@preserve images labels weights out logits begin
             addresses(arrays) = Tuple(Int(pointer(array)) for array in arrays)
             trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", "momentum", 0.01, 0.9, 0.0, false, "")
             batches = load(
@@ -29,6 +29,10 @@ function warm_up(layers::String, input_shape::NTuple{3, Int}, classes::Int)
             device_peak_bytes(trainer)
             snapshot!(addresses(out), addresses(weights), trainer, batches, 0)
             gc_stats(trainer)
+            forward = build(layers, addresses(weights), dtype, "cpu", "fp32", "sgd", 0.01, 0.0, 0.0, false, "forward")
+            reset!(forward)
+            run_steps!(forward, batches, 0, 2)
+            fill_logits!(Int(pointer(logits)), forward)
             max_pool_within(dtype)
         end
     end

@@ -157,6 +157,7 @@ function build_layer_operations(
         name => wrap_array(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
     )
     arrays = (input(T, copy(wrap_input(tokens, x, x_shape))), T.(wrap_array(Float32, dy, reverse(dy_shape))))
+    is_forward_pass(trainer.mode) && return with_names((forward_operation(trainer.device, T, layer_records, weights, arrays[1]),))
     return with_names(layer_operations(trainer.device, T, layer_records, weights, arrays..., required))
 end
 
@@ -190,6 +191,13 @@ end
 Return the loss of the last step.
 """
 last_loss(trainer::Trainer) = Float64(trainer.loss)
+
+"""
+    fill_logits!(address, trainer)
+
+Write the last logits of a forward pass, (batch, classes) in C order, to this address.
+"""
+fill_logits!(address::Int, trainer::Trainer) = write_to(address, Array(trainer.logits))
 
 device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)
 device_reserved_bytes(trainer::Trainer) = device_reserved_bytes(trainer.device)

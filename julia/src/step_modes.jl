@@ -1,11 +1,13 @@
 """
-A way to run the same training: the function that makes a step, and the time of garbage collection.
+A way to run the same steps: the function that makes a training step, the time of garbage collection, and the pass: `:training`
+or `:forward`, which only computes logits.
 """
-struct StepMode{Step, GC} end
+struct StepMode{Step, GC, Pass} end
 
 """Alternatives to `withgradient` with Zygote followed by `update!`."""
 const STEP_FUNCTIONS = ("train", "enzyme", "mooncake", "reactant", "lux")
 const GC_POLICIES = ("gc_every_step", "gc_off")
+const PASSES = ("forward",)
 
 """
     StepMode(variants...)
@@ -14,9 +16,11 @@ Select a step function and a garbage collection policy by names of variants; oth
 
 `train` uses `Flux.train!` instead of `withgradient` and `update!`. `enzyme` and `mooncake` compute the gradient with these
 packages, `reactant` compiles the whole step, and `lux` uses Lux's step. Their methods are in `ext/` and need the packages.
-`gc_every_step` runs a full collection after each step, within its time; `gc_off` disables collections during timed steps.
+`forward` selects the forward pass. `gc_every_step` runs a full collection after each step, within its time; `gc_off` disables collections during timed steps.
 """
-StepMode(variants::AbstractString...) = StepMode{select_one(variants, STEP_FUNCTIONS, :update), select_one(variants, GC_POLICIES, :auto)}()
+StepMode(variants::AbstractString...) = StepMode{
+    select_one(variants, STEP_FUNCTIONS, :update), select_one(variants, GC_POLICIES, :auto), select_one(variants, PASSES, :training),
+}()
 
 function select_one(variants, choices, default::Symbol)
     found = filter(in(choices), variants)
@@ -94,6 +98,34 @@ function train_step!(mode::StepMode, model, state, batch)
     loss, gradient = with_gradient(mode, model, batch.images, batch.labels)
     Flux.update!(state, unwrap(model), gradient)
     return loss
+end
+
+"""
+    is_forward_pass(mode)
+
+Return whether steps only compute logits.
+"""
+is_forward_pass(::StepMode{<:Any, <:Any, Pass}) where {Pass} = Pass === :forward
+
+"""
+    forward_function(model)
+
+Return the function from images to logits in inference mode; the chain must be in test mode.
+"""
+forward_function(model) = unwrap(model)
+
+"""
+    forward!(mode, forward, batches)
+
+Compute the logits of each batch, and return the last ones.
+"""
+function forward!(mode::StepMode, forward, batches)
+    logits = nothing
+    for batch in batches
+        logits = forward(batch.images)
+        after_step(mode)
+    end
+    return logits
 end
 
 """

@@ -13,6 +13,8 @@ mutable struct Trainer{D <: Device, N <: Network, M, S, T <: AbstractFloat, W <:
     state::S
     rate::Float64
     loss::T
+    "The last logits of a forward pass, on the device."
+    logits::Any
     "Seconds of garbage collection that are not part of any step, in the mode `gc_off`."
     excluded_gc_seconds::Float64
 end
@@ -33,9 +35,10 @@ function Trainer(
     initial = AbstractArray{T}[copy(array) for (_, array) in tensors(placed)]
     rate = Float64(learning_rate)
     update = rule(optimizer; learning_rate, settings...)
+    is_forward_pass(mode) && Flux.testmode!(placed.chain)
     model = prepare_model(mode, placed.chain)
     state = initial_state(mode, update, model)
-    return Trainer(device, placed, model, update, rate, initial, mode, state, rate, T(NaN), 0.0)
+    return Trainer(device, placed, model, update, rate, initial, mode, state, rate, T(NaN), nothing, 0.0)
 end
 
 """
@@ -69,7 +72,7 @@ end
     run_steps!(trainer, batches, first, n)
 
 Train on batches `first`, `first + 1`, ... (from 0, cyclic), and return the seconds of the steps. The last loss is then in
-`trainer.loss`.
+`trainer.loss`. A forward pass only computes their logits; the last ones are then in `trainer.logits`.
 """
 run_steps!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     around_steps(() -> timed_steps!(trainer, batches, first, n), trainer)
@@ -96,14 +99,18 @@ function timed_steps!(
     ) where {D, N, M, S, T, W}
     count = length(batches)
     chosen = (batches[step % count + 1] for step in first:(first + n - 1))
+    forward = is_forward_pass(trainer.mode) ? forward_function(trainer.model) : nothing
     disable_gc(trainer.mode)
     synchronize(trainer.device)
     start = time_ns()
-    loss = train!(trainer.mode, trainer.model, trainer.state, chosen, trainer.loss)::T
+    if is_forward_pass(trainer.mode)
+        trainer.logits = forward!(trainer.mode, forward, chosen)
+    else
+        trainer.loss = train!(trainer.mode, trainer.model, trainer.state, chosen, trainer.loss)::T
+    end
     synchronize(trainer.device)
     seconds = (time_ns() - start) / 1.0e9
     trainer.excluded_gc_seconds += enable_gc(trainer.mode)
-    trainer.loss = loss
     return seconds
 end
 

@@ -15,7 +15,7 @@ function include_extension(package, replacements...)
     return include_string(Main, replace(source, "using $package:" => "using Main.$package:", replacements...))
 end
 
-both_modes(name, records = TEST_RECORDS) = map((PolyBench.StepMode(), PolyBench.StepMode(name))) do mode
+both_modes(name, records = TEST_RECORDS, pass...) = map((PolyBench.StepMode(pass...), PolyBench.StepMode(name, pass...))) do mode
     weights = Dict(
         name => sin.((1:prod(shape)) .+ index) |> x -> reshape(x, shape) |> x -> endswith(name, "variance") ? abs.(x) : x
             for (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(records))

@@ -8,6 +8,15 @@ isdefined(Main, :both_modes) || include("fake_extension.jl")
     @test flat(same) ≈ flat(plain) rtol = 1.0e-12
 end
 
+@testset "a forward pass of Lux equals Flux's" begin
+    dropout = Dict{String, Any}("type" => "dropout", "name" => "dropout", "rate" => 0.5)
+    plain, same = map(both_modes("lux", [TEST_RECORDS; dropout], "forward")) do trainer
+        PolyBench.run_steps!(trainer, test_batches(trainer), 0, 2)
+        trainer.logits
+    end
+    @test same ≈ plain rtol = 1.0e-12
+end
+
 @testset "a layer that Lux lacks is rejected by name" begin
     @test_throws "no Lux layer for LSTM" PolyBench.prepare_model(PolyBench.StepMode("lux"), Flux.Chain(Flux.LSTM(2 => 3)))
 end

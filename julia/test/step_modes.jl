@@ -13,6 +13,25 @@
     @test_throws "exclude each other" PolyBench.StepMode("gc_off", "gc_every_step")
 end
 
+@testset "a forward pass computes logits in test mode and changes nothing" begin
+    for names in (("forward",), ("forward", "gc_every_step"))
+        weights = random_weights(Float64, RESIDUAL)
+        foreach(name -> fill!(weights[name], 2), ("norm1.running_variance", "norm2.running_variance"))
+        mode = PolyBench.StepMode(names...)
+        trainer = PolyBench.Trainer(PolyBench.CPU(), Float64, RESIDUAL, weights; optimizer = "sgd", learning_rate = 0.1, mode)
+        batches = data(Float64)
+        before = deepcopy(PolyBench.tensors(trainer.network))
+        @test (@inferred PolyBench.run_steps!(trainer, batches, 0, 2)) > 0
+        @test trainer.logits == Flux.testmode!(deepcopy(trainer.network.chain))(batches[2].images)
+        @test trainer.logits != Flux.trainmode!(deepcopy(trainer.network.chain))(batches[2].images)
+        @test isnan(trainer.loss)
+        @test PolyBench.tensors(trainer.network) == before
+        logits = zeros(10, size(batches[2].labels, 2))
+        GC.@preserve logits PolyBench.fill_logits!(Int(pointer(logits)), trainer)
+        @test logits == trainer.logits
+    end
+end
+
 @testset "without its extension a step mode fails instead of using the default step" begin
     for name in ("enzyme", "lux")
         @test_throws MethodError make_trainer(Float64; mode = PolyBench.StepMode(name))
@@ -27,7 +46,7 @@ struct CopyingModel{C}
     copies::Vector{Vector{UInt8}}
 end
 
-const COPYING = PolyBench.StepMode{:copying, :auto}
+const COPYING = PolyBench.StepMode{:copying, :auto, :training}
 PolyBench.prepare_model(::COPYING, chain) = CopyingModel(chain, Vector{UInt8}[])
 PolyBench.unwrap(model::CopyingModel) = model.chain
 PolyBench.with_gradient(::COPYING, model::CopyingModel, images, labels) =

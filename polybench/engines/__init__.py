@@ -174,6 +174,7 @@ ENGINES |= {
         memory_bytes=700 << 20,
         startup_seconds=17.4,
         copies_data=False,
+        forward_pass=True,
     ),
     "lux": EngineSpec(
         "polybench.engines.flux.lux:LuxEngine",
@@ -187,6 +188,7 @@ ENGINES |= {
         compiled_as_whole=True,
         no_data_parallel_reason="Lux's DistributedUtils " + _NEEDS_MPI,
         copies_data=False,
+        forward_pass=True,
     ),
     "torch": EngineSpec(
         "polybench.engines.torch:make_engine",

@@ -141,11 +141,12 @@ def _pipeline_notes(study: StudyDocument) -> Iterator[str]:
         if pipeline is None or rate is None:
             continue
         loading, training = pipeline.pipeline_items_per_second, pipeline.training_items_per_second
+        stage = "forward pass" if result.workload.is_forward_pass else "training"
         if loading and training:
             yield (
                 f"{result.configuration}: {units.format_count(rate)} images/s, "
                 f"{rate / min(loading, training):.0%} of the rate of its slower stage "
-                f"(input pipeline {units.format_count(loading)}, training {units.format_count(training)})"
+                f"(input pipeline {units.format_count(loading)}, {stage} {units.format_count(training)})"
             )
 
 

@@ -133,6 +133,8 @@ def _differences(published: PublishedResult, measured: MeasuredConfiguration) ->
     found = []
     if published.count_in_value is None:
         found.append("the publication's items per epoch are unknown (`items_per_epoch`)")
+    if workload.is_forward_pass:
+        found.append("the forward pass here, training in the publication")
     has_accuracy = published.metric == "accuracy" and measured.values.get("accuracy")
     if has_accuracy and measured.epochs != published.epochs:
         epochs = "different numbers of epochs" if measured.epochs is None else units.plural(measured.epochs, "epoch")

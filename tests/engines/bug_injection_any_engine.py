@@ -183,6 +183,7 @@ TRAINING_MODE: dict[str, Callable[[Any], object]] = {
     "torch": lambda engine: engine._network.module.train(),
     "tf": _train_tf,
     "jax": _train_jax,
+    "flux": lambda engine: engine._main.Flux.trainmode_b(engine._trainer.network.chain),
     "keras": lambda engine: setattr(engine, "_predict", lambda images, _: engine._model(images, training=True).numpy()),
 }
 

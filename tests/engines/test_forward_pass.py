@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.engines import ENGINES
 from polybench.networks.layers import Dense, Dropout, Flatten, ReLU
 from polybench.networks.model import Model
 from polybench.parity_check.check import CheckRequest, ParityChecker
@@ -27,12 +26,17 @@ DROPOUT = msgspec.structs.replace(
 )
 """A network with dropout, but without batch norm."""
 
-SLOW = ("torch+compile", "tf+xla", "tf+eager", "jax", "keras", "keras+jax", "keras+torch")
-CONFIGURATIONS = tuple(
-    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+SLOW = ("flux", "lux", "torch+compile", "tf+xla", "tf+eager", "jax", "keras", "keras+jax", "keras+torch")
+CASES = [
+    pytest.param(name, model, marks=[pytest.mark.slow] if name in SLOW else [], id=f"{name}-{model.name}")
     for name in ("reference", "torch", "torch+channels_last", "tf", *SLOW)
-)
-FAMILIES = [name for name in ENGINES if ENGINES[name].forward_pass and ENGINES[name].computes]
+    for model in (EVERYTHING, SEQUENCES)
+    if (name, model) != ("lux", SEQUENCES)  # it has no LSTM
+]
+FAMILIES = [
+    pytest.param(name, marks=[pytest.mark.slow] if name == "flux" else [])
+    for name in ("reference", "flux", "torch", "tf", "jax", "keras")
+]
 
 
 def check(
@@ -55,8 +59,7 @@ def check(
     return checker.check(worker, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
 
 
-@pytest.mark.parametrize("model", [EVERYTHING, SEQUENCES], ids=lambda model: model.name)
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize(("name", "model"), CASES)
 def test_the_logits_equal_those_of_the_reference(
     name: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
 ) -> None:

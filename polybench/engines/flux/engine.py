@@ -126,6 +126,8 @@ class FluxEngine(Engine):
             install = self._julia.add_command(discovery.CUDA_PACKAGES)
             cuda_index(job.device, devices, cuda_build=discovery.has_cuda(self._julia), install=install)
         self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
+        self.is_forward_pass = job.workload.is_forward_pass
+        modes = (*self.step_modes, *job.variants, *(["forward"] if self.is_forward_pass else []))
         self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         optimizer = job.workload.optimizer
@@ -133,10 +135,12 @@ class FluxEngine(Engine):
             layers_toml(job.model.layers),
             addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
-            job.dropout == "given", "+".join((*self.step_modes, *job.variants)),
+            job.dropout == "given", "+".join(modes),
         )  # fmt: skip
 
     def conventions(self) -> NumericalConventions:
+        if self.is_forward_pass:
+            return NO_DEVIATIONS  # all of them are deviations of gradients
         if self._job.device != "cpu":
             # Not verified on a GPU: until cuDNN's rule is found and declared here, the parity check requires the
             # exact rule and fails if cuDNN deviates.
@@ -207,6 +211,11 @@ class FluxEngine(Engine):
 
     def loss(self) -> float:
         return float(self._polybench.last_loss(self._trainer))
+
+    def step_logits(self) -> Array:
+        logits = np.empty((self._batch_size, self._job.model.classes), self._job.dtype)
+        self._polybench.fill_logits_b(logits.ctypes.data, self._trainer)
+        return logits
 
     def count_correct(self, images: Array, labels: Array) -> int:
         images, labels = np.ascontiguousarray(images), np.ascontiguousarray(labels)

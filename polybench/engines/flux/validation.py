@@ -56,6 +56,8 @@ def _unsupported_lstm_options(layer: LSTM) -> list[str]:
 
 
 def _validate_reactant(job: Job) -> None:
+    if job.workload.is_forward_pass:
+        raise EngineUnavailable("reactant does not have the forward pass yet", "use flux without this variant")
     if job.device != "cpu":
         raise EngineUnavailable("reactant supports the CPU only", "use --devices cpu")
     if job.dropout == "own" and any(isinstance(layer, Dropout) for layer in walk(job.model.layers)):
