@@ -37,8 +37,10 @@ class StudySpread(msgspec.Struct, frozen=True):
     @property
     def description(self) -> str:
         """The standard deviation and its source."""
-        source = "assumed in part" if self.repetitions < ENOUGH_REPETITIONS else "estimated"
-        return f"{units.format_percent(self.std)} ({source}, {units.plural(self.repetitions, 'saved repetition')})"
+        number = units.plural(self.repetitions, "saved repetition")
+        if self.repetitions < ENOUGH_REPETITIONS:
+            return f"{units.format_percent(self.std)} (assumed in part: {number}, of {ENOUGH_REPETITIONS} needed)"
+        return f"{units.format_percent(self.std)} (estimated, {number})"
 
 
 class StudyInfo(msgspec.Struct, frozen=True):
