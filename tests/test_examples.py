@@ -50,8 +50,8 @@ def test_study_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     table = TABLES[name]
     # Fewer large images take the same memory.
     room = math.prod(find_model(table["model"]).input_shape) // math.prod(MODELS["lenet"].input_shape)
-    monkeypatch.setitem(synthetic.IMAGES, "train", 64 * room)
-    assert table["engines"] == ["flux", "torch", "tf"]
+    monkeypatch.setitem(synthetic.IMAGES, "train", 64 * max(1, room))
+    assert table["engines"][:3] == ["flux", "torch", "tf"]
     if name == REAL:
         pytest.importorskip("torch", reason="torch is not installed")
     tiny = TINY | {"engines": ["torch"] if name == REAL else ["fake"]}
@@ -65,7 +65,7 @@ def test_study_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run.exit_code == 0, run.output
     document = from_json(run.stdout.encode())
     assert document.title == table["title"]
-    assert document.published
+    assert bool(document.published) == ("published" in table)
     assert document.settings.model == table["model"]
     assert document.results[0].is_measured
     assert document.results[0].parity.status == ("pass" if name == REAL else "skipped")
@@ -121,7 +121,7 @@ def test_there_are_six_workloads_of_2017() -> None:
 
 def test_every_publication_has_a_study() -> None:
     publications = tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8"))
-    assert {table["published"] for table in TABLES.values()} == set(publications)
+    assert {table["published"] for table in TABLES.values() if "published" in table} == set(publications)
     for name in publications:
         assert published_numbers(EXAMPLES / REFERENCES, name)
 
