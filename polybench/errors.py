@@ -153,6 +153,7 @@ def lookup_or_suggest(name: str, table: Mapping[str, T], what: str) -> T:
         raise BadInput(f"unknown {what} {name!r}: it is now {renamed!r}")
     alias = _ALIASES.get(name.lower(), "")
     matches = [alias] if alias in table else difflib.get_close_matches(name, table)
+    matches = matches or [one for one in table if len(name) > 2 and name in one][:3]  # median: median_step_time
     nearest = " or ".join(map(repr, matches))
     question = f"did you mean {nearest}? " if nearest else ""
     noun, *rest = what.split(" ")

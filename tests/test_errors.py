@@ -125,6 +125,13 @@ def test_an_unknown_name_is_an_error_with_the_valid_names(name: str, message: st
     assert str(caught.value) == message
 
 
+def test_a_part_of_a_name_is_suggested() -> None:
+    with pytest.raises(BadInput, match=r"unknown column 'median'; did you mean 'median_step_time'[?]"):
+        lookup_or_suggest("median", {"median_step_time": 1, "speedup": 2}, "column")
+    with pytest.raises(BadInput, match="unknown column 'x'; columns are"):
+        lookup_or_suggest("x", {"max_step_time": 1}, "column")
+
+
 @pytest.mark.parametrize(
     ("name", "engine"), [("TensorFlow", "tf"), ("pytorch", "torch"), ("julia", "flux"), ("Flux.jl", "flux")]
 )

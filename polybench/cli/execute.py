@@ -133,7 +133,7 @@ def run_and_render(
         )
         if explained.document is not None and options.format != "json":  # JSON has the statements already
             text += f"\n{render_body(explained.document, options.format)}"
-        message = f"saved as {result.id}; print it again with: polybench show {result.id}"
+        message = f"saved; print it again with: polybench show {result.id}"
         codes = exit_code(result, parity_only=parity_only), explained.code
         print_and_exit(text, options, store, message, *codes, hint=interrupted_hint(result.results))
 

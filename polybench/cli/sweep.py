@@ -149,11 +149,9 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
             quiet=options.quiet, verbose=options.verbose, repeats_warnings=repeats_warnings_of(options)
         ) as progress:
             outcome = measure(progress, store=store)
-        document, message = _document(outcome), "each point is saved as a study"
-        if store is not None:
-            if problem := store.try_to_save(document):
-                echo(f"warning: {problem}", err=True)
-            message += f", and the whole as {document.id}; print it with: polybench show {document.id}"
+        document = _document(outcome)
+        if store is not None and (problem := store.try_to_save(document)):
+            echo(f"warning: {problem}", err=True)
         for text in document.warnings:
             progress.on_warning(text)
         progress.flush_warnings(document.warnings)
@@ -162,6 +160,7 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
         hint = "run the command again" if code == 130 else None
         if outcome.resumable_id is not None:
             hint = f"resume with: polybench resume {outcome.resumable_id}"
+        message = f"saved; print it again with: polybench show {document.id}"
         print_and_exit(text, options, store, message, code, hint=hint)
 
 
