@@ -40,12 +40,12 @@ def completed(line: str) -> list[str]:
         ("polybench compare --engines torch+compile+co", []),
         ("polybench compare --engines fa", []),  # internal
         ("polybench sweep --model len", ["lenet"]),
-        ("polybench models res", ["resnet32"]),
+        ("polybench models mnist-m", ["mnist-mlp"]),
         ("polybench compare --model ./my_", []),  # the shell completes files
         ("polybench compare --devices cpu,", ["cpu,cuda"]),
         ("polybench compare --precision b", ["bf16"]),
         ("polybench compare --malloc ", ["retain", "system"]),
-        ("polybench compare --optimizer ad", ["adam"]),
+        ("polybench compare --optimizer nes", ["nesterov"]),
         ("polybench compare --columns step_time,memor", ["step_time,memory_after_import", "step_time,memory"]),
         ("polybench compare --format csv", ["csv", "csv-long"]),
         ("polybench sweep --format csv", ["csv"]),
