@@ -261,7 +261,9 @@ class ParityChecker:
             tensors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
             actual = _snapshot(engine, request, folder / "timed", next_step)
             tensors += update.errors(step + 1, actual.weights)
-            tensors += statistics_errors(step + 1, actual.weights, expected.weights, tolerance["statistic"])
+            tensors += statistics_errors(
+                workload.precision, step + 1, actual.weights, expected.weights, tolerance["statistic"]
+            )
         tensors += self._correct_errors(engine, request._replace(epoch=evaluated), actual.weights, folder)
         return tensors, conventions
 

@@ -201,10 +201,22 @@ def test_timed_errors_in_fp32_are_those_of_each_gradient_and_of_their_size(
         ("timed", "whole gradient", 0, "size", 27 / 25 - 1),
     ]
     assert [one.tolerance for one in found] == [0.3, 0.05, 0.2, 0.2, 0.1]
-    statistics = list(statistics_errors(3, actual.weights, expected.weights, 0.1))
+    statistics = list(statistics_errors("fp32", 3, actual.weights, expected.weights, 0.1))
     assert rows(statistics) == [("timed", "mean", 3, "statistic", 0.25), ("timed", "variance", 3, "statistic", 0.0)]
     assert {one.tolerance for one in statistics} == {0.1}
     assert loss_error("loss", 1, None, 2.0, 0.3).relative_error is None
+
+
+@pytest.mark.parametrize(("precision", "floor"), [("fp32", 1e-2), ("tf32", 0.5), ("bf16", 1.0)])
+def test_a_running_mean_of_zero_is_compared_with_the_standard_deviation(
+    precision: str, floor: float, tmp_path: Path
+) -> None:
+    variance = {"norm.running_variance": [9.0, 16.0]}
+    expected = saved(tmp_path, "expected", 2.0, GRADIENTS, {"norm.running_mean": [0.0, 1e-9]} | variance)
+    actual = saved(tmp_path, "actual", 2.0, GRADIENTS, {"norm.running_mean": [1e-6, 1e-9]} | variance)
+    mean, same = statistics_errors(precision, 1, actual.weights, expected.weights, 0.1)
+    assert mean.relative_error == pytest.approx(1e-6 / (5 * floor))
+    assert same.relative_error == 0
 
 
 LINE = Model("line", "", (2,), 1, (Dense("line", 2, 1),), 4, Optimizer(), 4)
