@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from polybench import errors
 from polybench.cli.allocations import allocations
@@ -44,6 +45,18 @@ from polybench.machine import interrupts
 from polybench.plugins import PluginWarning, blame
 from polybench.schema.printable import printable
 
+
+class _Command(TyperCommand):
+    """A command whose help shows no type of flags, which take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
 app = typer.Typer(
     help="Train the identical network in Flux, PyTorch, TensorFlow, JAX and Keras, and compare their speed.",
     no_args_is_help=True,
@@ -68,7 +81,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
         _name = "list" if _command is list_studies else _command.__name__
-        app.command(_name, help=_help(_command), rich_help_panel=_panel)(_command)
+        app.command(_name, cls=_Command, help=_help(_command), rich_help_panel=_panel)(_command)
 app.add_typer(setup, name="setup", rich_help_panel=_panel)
 app.add_typer(data, name="data", rich_help_panel=_panel)
 

@@ -9,7 +9,14 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import OUTPUT_PANEL, WORKLOAD, TableFormat, with_options
-from polybench.cli.output import OutputOptions, allocations_exit_code, anonymize_if_requested, check_writable, write
+from polybench.cli.output import (
+    OutputOptions,
+    allocations_exit_code,
+    anonymize_if_requested,
+    check_writable,
+    width,
+    write,
+)
 from polybench.machine import interrupts
 from polybench.render import render
 from polybench.schema.options import Study
@@ -40,5 +47,8 @@ def allocations(
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = find_allocation_sites(study, progress, argv=sys.argv[1:])
-        write(render(anonymize_if_requested(document, options), format, top=top), options.output)
+        write(
+            render(anonymize_if_requested(document, options), format, width=width(options.output), top=top),
+            options.output,
+        )
         raise typer.Exit(allocations_exit_code(document))

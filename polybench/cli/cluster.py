@@ -12,7 +12,15 @@ import typer
 from polybench.cli.execute import find_checkpoint, run_and_render
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL
-from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit, repeats_warnings_of
+from polybench.cli.output import (
+    OutputOptions,
+    check_writable,
+    echo,
+    exit_code,
+    print_and_exit,
+    repeats_warnings_of,
+    width,
+)
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
@@ -150,7 +158,7 @@ def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions
         documents = [machine.document for machine in result.machines if machine.document is not None]
         table = cluster_table(result, cluster_run.study, partial(echo, err=True), saved)
         progress.flush_warnings([warning for document in documents for warning in document.warnings])
-        text = render(table, options.format)
+        text = render(table, options.format, width=width(options.output))
         message = f"saved as {', '.join(document.id for document in documents)}"
         hint = result.unfinished_id and f"resume with: polybench resume {result.unfinished_id}"
         print_and_exit(text, options, store, message, *_exit_codes(result, documents), hint=hint)

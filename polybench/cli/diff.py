@@ -8,7 +8,7 @@ import typer
 
 from polybench.cli.completion import saved
 from polybench.cli.options import TableFormat, Tolerance, parse_fraction, with_options
-from polybench.cli.output import OutputOptions, check_writable, echo, write
+from polybench.cli.output import OutputOptions, check_writable, echo, width, write
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import render
 from polybench.schema.analyses import DiffDocument
@@ -49,7 +49,7 @@ def diff(
     store = Store(results_folder(options.results))
     document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine, saved=store.summaries())
     check_writable(options.output)
-    write(render(document, format), options.output)
+    write(render(document, format, width=width(options.output)), options.output)
     for text in document.warnings:
         if format in ("json", "csv"):
             echo(f"warning: {text}", err=True)

@@ -103,6 +103,7 @@ def run_and_render(
     `requested` is the study for `--explain`; with `parity_only`, `measure` runs only the parity check.
     """
     from polybench.render.explanation import render_body
+    from polybench.render.study import fastest_rows
     from polybench.storage.store import Store, results_folder
 
     metrics = parse_columns(options.columns)
@@ -132,10 +133,11 @@ def run_and_render(
             published=options.published,
         )
         if explained.document is not None and options.format != "json":  # JSON has the statements already
-            text += f"\n{render_body(explained.document, options.format)}"
+            text += f"\n{render_body(explained.document, options.format, line)}"
         message = f"saved; print it again with: polybench show {result.id}"
         codes = exit_code(result, parity_only=parity_only), explained.code
-        print_and_exit(text, options, store, message, *codes, hint=interrupted_hint(result.results))
+        fastest = [] if parity_only else fastest_rows(result)
+        print_and_exit(text, options, store, message, *codes, hint=interrupted_hint(result.results), fastest=fastest)
 
 
 def print_plan(

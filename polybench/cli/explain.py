@@ -9,7 +9,7 @@ import typer
 
 from polybench.cli.completion import saved
 from polybench.cli.options import format_option, with_options
-from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, write
+from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, width, write
 from polybench.errors import BadInput, PolybenchError
 from polybench.render import EXPLANATION_FORMATS
 from polybench.schema.analyses import ExplanationDocument
@@ -52,7 +52,7 @@ def explain(
     document = store.load(study)
     explanation = explain(document, load_saved_documents(document, store), baseline)
     check_writable(options.output)
-    write(render(explanation, format), options.output)
+    write(render(explanation, format, width(options.output)), options.output)
 
 
 class ExplainResult(NamedTuple):

@@ -10,7 +10,7 @@ import typer
 
 from polybench.cli.completion import saved
 from polybench.cli.options import TableFormat, Tolerance, with_options
-from polybench.cli.output import check_writable, write
+from polybench.cli.output import check_writable, width, write
 from polybench.errors import BadInput
 from polybench.render import render
 from polybench.schema.analyses import HistoryDocument
@@ -49,7 +49,7 @@ def history(
     document = build_history(store.studies(filters), load_dismissed(store.folder), filters, tolerance)
     if dismissed_study is not None:
         _dismiss(store, document, dismissed_study)
-    text = render(document, format)
+    text = render(document, format, width=width(output))
     check_writable(output)
     write(text, output)
 

@@ -12,7 +12,15 @@ import typer
 from polybench.cli.completion import one_of
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat, with_options
-from polybench.cli.output import OutputOptions, check_writable, echo, interrupted_hint, layers_exit_code, print_and_exit
+from polybench.cli.output import (
+    OutputOptions,
+    check_writable,
+    echo,
+    interrupted_hint,
+    layers_exit_code,
+    print_and_exit,
+    width,
+)
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import render
@@ -107,7 +115,7 @@ def layers(
             echo(f"wrote programs of the slowest operation to {scripts}", err=True)
         message = f"saved as {document.id}; polybench explain uses it"
         hint = interrupted_hint(document.configurations)
-        text = render(document, format, sort=order)
+        text = render(document, format, width=width(options.output), sort=order)
         print_and_exit(text, options, store, message, layers_exit_code(document), hint=hint)
 
 

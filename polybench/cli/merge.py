@@ -8,7 +8,7 @@ import typer
 
 from polybench.cli.completion import saved
 from polybench.cli.options import TableFormat, parse_prices, with_options
-from polybench.cli.output import OutputOptions, check_writable, write
+from polybench.cli.output import OutputOptions, check_writable, width, write
 from polybench.render import render
 
 
@@ -53,4 +53,4 @@ def merge(
     store = Store(results_folder(options.results))
     document = merge([store.load(name) for name in studies], prices, baseline, saved=store.summaries())
     check_writable(options.output)
-    write(render(document, format), options.output)
+    write(render(document, format, width=width(options.output)), options.output)

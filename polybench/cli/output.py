@@ -74,13 +74,16 @@ def check_writable(output: Path | None) -> None:
         raise BadInput(f"cannot write --output {output}: {error.strerror}") from error
 
 
-def write(text: str | bytes, output: Path | None) -> None:
-    """Print text, or write text or bytes to a file; raises PolybenchError if the disk is full, for example."""
+def write(text: str | bytes, output: Path | None, fastest: Sequence[Sequence[str]] = ()) -> None:
+    """Print text, or write text or bytes to a file; raises PolybenchError if the disk is full, for example.
+
+    `fastest` are the beginnings of the rows that a terminal shows in bold.
+    """
     try:
         if output is not None:
             output.write_bytes(text if isinstance(text, bytes) else text.encode())
         elif isinstance(text, str):
-            print_result(text)
+            print_result(text, fastest)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -88,7 +91,13 @@ def write(text: str | bytes, output: Path | None) -> None:
 
 
 def print_and_exit(
-    text: str, options: OutputOptions, store: Store | None, saved_message: str, *codes: int, hint: str | None = None
+    text: str,
+    options: OutputOptions,
+    store: Store | None,
+    saved_message: str,
+    *codes: int,
+    hint: str | None = None,
+    fastest: Sequence[Sequence[str]] = (),
 ) -> NoReturn:
     """Print a result, and on standard error that it is saved, and exit with the most severe code.
 
@@ -98,7 +107,7 @@ def print_and_exit(
     """
     has_failed_saves = store is not None and bool(store.failed_saves)
     try:
-        write(text, options.output)
+        write(text, options.output, fastest)
     finally:
         saved = [saved_message] if store is not None else []
         interrupted = [f"interrupted; {hint}"] if hint else []
@@ -171,7 +180,7 @@ def anonymize_if_requested(document: Document, options: OutputOptions) -> Docume
 
 
 _FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")
-_MISSING = re.compile(r"(?<=  )(unavailable|interrupted)(?=: )")
+_MISSING = re.compile(r"(?<=  )(unavailable|interrupted)(?=: )|\(inconclusive\)|^Inconclusive(?=: )", re.MULTILINE)
 """The outcome of a configuration in its row."""
 
 _MIN_WIDTH = 40
@@ -239,10 +248,14 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(printable(text), err=err, nl=nl)  # noqa: TID251 - escaped here
 
 
-def print_result(text: str) -> None:
-    """Print to standard output, with failures in colour on a terminal."""
+def print_result(text: str, fastest: Sequence[Sequence[str]] = ()) -> None:
+    """Print to standard output, on a terminal with failures in colour and the `fastest` rows in bold."""
     plain = printable(text)
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        for cells in fastest:
+            beginning = " +".join(map(re.escape, cells))
+            row = re.compile(f"^{beginning} .*", re.MULTILINE)
+            plain = row.sub(lambda match: typer.style(match[0], bold=True), plain, count=1)
         plain = _FAILED.sub(lambda match: typer.style(match[0], fg="red", bold=True), plain)
         plain = _MISSING.sub(lambda match: typer.style(match[0], fg="yellow"), plain)
     typer.echo(plain, nl=False)  # noqa: TID251 - escaped before the styles were added

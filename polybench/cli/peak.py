@@ -16,6 +16,7 @@ from polybench.cli.output import (
     interrupted_hint,
     peak_exit_code,
     print_and_exit,
+    width,
 )
 from polybench.machine import interrupts
 from polybench.render import render
@@ -54,6 +55,6 @@ def peak(
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = run_peak(study, progress, argv=sys.argv[1:], quick=quick, remeasure=remeasure)
         # The cache keeps the host name, which is its key.
-        text = render(anonymize_if_requested(document, options), format)
+        text = render(anonymize_if_requested(document, options), format, width=width(options.output))
         hint = interrupted_hint(document.configurations)
         print_and_exit(text, options, None, "", peak_exit_code(document), hint=hint)

@@ -45,6 +45,7 @@ def show(
     Example: polybench show last --format markdown
     """
     from polybench.analysis.prices import with_prices
+    from polybench.render.study import fastest_rows
     from polybench.storage.store import Store, load_document, results_folder
 
     store = Store(results_folder(options.results))
@@ -59,7 +60,8 @@ def show(
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     line = width(options.output)
-    write(render(document, options.format, width=line, columns=metrics, published=options.published), options.output)
+    text = render(document, options.format, width=line, columns=metrics, published=options.published)
+    write(text, options.output, fastest_rows(document))
 
 
 def _newest(name: str, filters: Filters, store: Store) -> str:
@@ -92,7 +94,8 @@ def _show_other_document(document: AnyDocument, name: str, options: OutputOption
         check_format(options.format)
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
+    line = width(options.output)
     if isinstance(document, ExplanationDocument):
-        write(explanation.render(document, options.format), options.output)
+        write(explanation.render(document, options.format, line), options.output)
     else:
-        write(render(document, options.format, published=options.published), options.output)
+        write(render(document, options.format, width=line, published=options.published), options.output)

@@ -21,7 +21,15 @@ from polybench.cli.options import (
     parse_integers,
     with_options,
 )
-from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit, repeats_warnings_of
+from polybench.cli.output import (
+    OutputOptions,
+    check_writable,
+    echo,
+    exit_code,
+    print_and_exit,
+    repeats_warnings_of,
+    width,
+)
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
@@ -155,7 +163,7 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
         for text in document.warnings:
             progress.on_warning(text)
         progress.flush_warnings(document.warnings)
-        text = render(document, options.format, published=options.published)
+        text = render(document, options.format, width=width(options.output), published=options.published)
         code = _exit_code([point.document for point in outcome.finished])
         hint = "run the command again" if code == 130 else None
         if outcome.resumable_id is not None:

@@ -20,20 +20,20 @@ _SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[mµn]?s\b)")
 """Line breaks are not allowed here."""
 
 
-def render(document: ExplanationDocument, format: str) -> str:
+def render(document: ExplanationDocument, format: str, width: int = WIDTH) -> str:
     """Render in one of EXPLANATION_FORMATS, as text that ends with a newline."""
     if format == "json":
         return encode(document).decode()
     workload, _, machine = header_for(document.settings, document.host, [])
     line_break = "  \n" if format == "markdown" else "\n"
     header = line_break.join([f"study {document.study}", workload, machine])
-    return f"{header}\n\n{render_body(document, format)}"
+    return f"{header}\n\n{render_body(document, format, width)}"
 
 
-def render_body(document: ExplanationDocument, format: str) -> str:
+def render_body(document: ExplanationDocument, format: str, width: int = WIDTH) -> str:
     """Render without the header, as table or markdown, to follow the study's own table."""
     as_markdown = format == "markdown"
-    blocks = [block for comparison in document.comparisons for block in _comparison(comparison, as_markdown)]
+    blocks = [block for comparison in document.comparisons for block in _comparison(comparison, as_markdown, width)]
     lists = {
         "Recommendations": document.recommendations,
         "Suggested measurements": document.suggested_measurements,
@@ -41,13 +41,13 @@ def render_body(document: ExplanationDocument, format: str) -> str:
     }
     for title, statements in lists.items():
         if statements:
-            blocks += [_title(title, as_markdown), _bullets(statements, as_markdown)]
+            blocks += [_title(title, as_markdown), _bullets(statements, as_markdown, width)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _comparison(comparison: ExplainedComparison, as_markdown: bool) -> Iterator[str]:
+def _comparison(comparison: ExplainedComparison, as_markdown: bool, width: int) -> Iterator[str]:
     yield _title(f"{comparison.configuration} vs. {comparison.baseline}", as_markdown)
-    yield _bullets(comparison.statements, as_markdown)
+    yield _bullets(comparison.statements, as_markdown, width)
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
     if breakdown is not None:
         built = breakdown_table(comparison, breakdown)
@@ -58,18 +58,18 @@ def _title(text: str, as_markdown: bool) -> str:
     return f"### {text}" if as_markdown else f"{text}\n{'-' * len(text)}"
 
 
-def _bullets(statements: Sequence[Statement], as_markdown: bool) -> str:
-    return "\n".join(line for statement in statements for line in _statement(statement, as_markdown))
+def _bullets(statements: Sequence[Statement], as_markdown: bool, width: int) -> str:
+    return "\n".join(line for statement in statements for line in _statement(statement, as_markdown, width))
 
 
-def _statement(statement: Statement, as_markdown: bool) -> Iterator[str]:
+def _statement(statement: Statement, as_markdown: bool, width: int) -> Iterator[str]:
     """Format a statement; its command stays on one line, to be copied."""
     text = f"- {statement.text} [{statement.evidence}]"
     if as_markdown:
         yield text + (f" `{statement.command}`" if statement.command else "")
         return
     unbroken = _SPACE_BEFORE_UNIT.sub("\u00a0", text)
-    lines = fill(unbroken, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines = fill(unbroken, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     yield lines.replace("\u00a0", " ")
     if statement.command:
         yield f"    {statement.command}"

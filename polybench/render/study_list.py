@@ -22,6 +22,11 @@ _MAX_TEXT_WIDTH = 48
 _MIN_TITLE_WIDTH = 10
 """Characters of titles in a terminal that is too narrow for whole ones."""
 
+_INCONCLUSIVE = " (inconclusive)"
+_SHORTENED = ("workload", "fastest")
+_MIN_TEXT_WIDTH = 20
+"""Columns that are shortened in a narrow terminal, and the characters that remain."""
+
 _SWEEP_HINT = "sweeps: print one with polybench show ID; list the study of each point with --show-points"
 
 _RESUME_HINT = "to resume: interrupted, killed or still running; continue with polybench resume ID"
@@ -38,6 +43,8 @@ def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: b
     names = [name for name in _COLUMNS if any(study[name] for study in studies)]
     while width is not None and len(names) > _NECESSARY and sum(widths[name] + 2 for name in names) - 2 > width:
         names.pop()
+    if width is not None:
+        _shorten(studies, widths, names, width)
     room = (width or 0) - sum(widths[name] + 2 for name in names)
     if "title" not in names and room >= _MIN_TITLE_WIDTH and any(study["title"] for study in studies):
         names.append("title")
@@ -52,6 +59,16 @@ def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: b
     notes += [_RESUME_HINT] if any(row["resumable"] for row in readable) else []
     below = terminal.render(Table(statuses=unreadable, notes=notes), width or WIDTH).rstrip()
     return "\n\n".join(filter(None, [table, below]))
+
+
+def _shorten(studies: Sequence[dict[str, str]], widths: dict[str, int], names: Sequence[str], width: int) -> None:
+    """Shorten long texts until each study fits into a line; the mark of inconclusive ones remains."""
+    for name in _SHORTENED:
+        excess = max(0, sum(widths[name] + 2 for name in names) - 2 - width)
+        widths[name] = max(widths[name] - excess, min(widths[name], _MIN_TEXT_WIDTH))
+        for study in studies:
+            text, mark, _ = study[name].partition(_INCONCLUSIVE)
+            study[name] = _truncate(text, widths[name] - len(mark)) + mark
 
 
 def _group_by_sweep(rows: Sequence[StudyRow], show_points: bool) -> Iterator[StudyRow]:
@@ -95,7 +112,7 @@ def fastest_text(row: StudyRow) -> str:
     fastest = row["fastest"]
     if not fastest:
         return "" if row["axes"] else "nothing measured"
-    mark = " (inconclusive)" if fastest["inconclusive"] else ""
+    mark = _INCONCLUSIVE if fastest["inconclusive"] else ""
     if row["axes"]:
         rate = f"{units.format_count(round(fastest['items_per_second']))} {fastest['input_kind']}s/s"
         return f"{rate} {fastest['configuration']}, {units.format_point(fastest['parameters'])}{mark}"

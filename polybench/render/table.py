@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -102,6 +103,15 @@ def number_columns(*titles: str) -> list[Column]:
     return [Column(title, numeric=True) for title in titles]
 
 
+_NO_BREAK = "\0"
+_IN_ONE_PIECE = (
+    re.compile(r"`[^`]{1,60}`"),
+    re.compile(r"(?:polybench(?: [a-z]+)?|pip install)(?: -[\w-]+| [A-Z]+\b| last\b| [\w.-]*\d[\w.-]*)+"),
+    re.compile(r"(?<![\w-])--[a-z][a-z-]+ [^\s,;:()]+(?=[\s,;:.)]|$)"),
+)
+"""Commands in backticks, commands with options or IDs, and options with a value."""
+
+
 def one_line(text: str) -> str:
     """Replace line breaks and runs of spaces in `text` by single spaces."""
     return " ".join(text.split())
@@ -113,15 +123,19 @@ def name_text(title: str | None, tags: Sequence[str]) -> str:
 
 
 def wrap(text: str, width: int = WIDTH, first_indent: str = "", indent: str = "") -> str:
-    """Break a paragraph into lines of `width` characters; paths and options stay in one piece."""
-    return fill(
-        one_line(text),
+    """Break a paragraph into lines of `width` characters; paths, commands and values of options stay in one piece."""
+    text = one_line(text)
+    for pattern in _IN_ONE_PIECE:
+        text = pattern.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    wrapped = fill(
+        text,
         width,
         initial_indent=first_indent,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return wrapped.replace(_NO_BREAK, " ")
 
 
 def with_reason(status: str, reason: str | None, hint: str | None = None) -> str:

@@ -12,6 +12,9 @@ from polybench.render.table import WIDTH, Table, wrap
 _MAX_TITLE_WIDTH = 8
 """Titles of numbers wrap to the width of most values ("14,971", "2.15 s", "412 MiB")."""
 
+_PAD = "\u2800"
+"""A blank that tabulate does not strip."""
+
 
 def render(table: Table, width: int = WIDTH) -> str:
     """Render all texts and tables without colours or escape sequences.
@@ -72,7 +75,7 @@ def _layout(table: Table) -> list[list[str]]:
         maxcolwidths=[column.width for column in table.columns] if any(one.width for one in table.columns) else None,
         disable_numparse=True,  # it would parse and shorten numbers
     )
-    lines = [line.rstrip() for line in text.splitlines()]
+    lines = [line.replace(_PAD, " ").rstrip() for line in text.splitlines()]
     end = 2 + max(title.count("\n") for title in titles)
     blocks = [lines[:end]]
     for part in parts[:-1]:
@@ -86,10 +89,13 @@ def _wrap_title(title: str) -> str:
 
 
 def _align_numbers(texts: Sequence[str]) -> list[str]:
-    """Pad between each number and the text after it, so that both line up in a right-aligned column."""
+    """Pad after the text behind each number, so that numbers line up on the right and texts on the left."""
     parts = [text.partition(" ") for text in texts]
     width = max(len(rest) for _, _, rest in parts)
-    return [f"{number}{space}{rest.rjust(width)}" if number else "" for number, space, rest in parts]
+    return [
+        f"{number}{space or ' ' * (width > 0)}{rest}{_PAD * (width - len(rest))}" if number else ""
+        for number, space, rest in parts
+    ]
 
 
 def _statuses(table: Table, width: int) -> list[str]:

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -62,7 +63,8 @@ def test_live_progress_precedes_the_table(folder: Path) -> None:
     assert f"{CYAN}process 1 of 1: round 2 of 2" in live
     assert live.count(ERASE_LINE) > live.count("\n"), "the live table is redrawn in place"
 
-    # The live table is erased, and the printed table equals that of a file.
+    # The live table is erased, and the printed table equals that of a file, apart from colours.
+    table = re.sub(r"\x1b\[\d+m", "", table)
     assert "\x1b" not in table
     lines = table.splitlines()
     assert lines[0].startswith("lenet (39,558 parameters) on cifar10, batch 16")
@@ -117,6 +119,21 @@ def test_failures_in_the_result_are_coloured(monkeypatch: pytest.MonkeyPatch) ->
     assert "\x1b[31m\x1b[1mDIFFERS\x1b[0m" in coloured
     assert "\x1b[31m\x1b[1mfailed\x1b[0m: crashed" in coloured
     assert "\x1b[33munavailable\x1b[0m: \\x1b[2J" in coloured  # control characters are escaped
+
+
+def test_the_fastest_row_is_bold_and_inconclusive_ratios_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.delenv("NO_COLOR")
+    rows = "tf+xla/cpu  9.0 ms\ntf/cpu  12.0 ms\njax/cpu  2.1 (inconclusive)\n\nInconclusive: jax.\n"
+    print_result(rows, [["tf/cpu"]])
+    assert screen.getvalue().splitlines() == [
+        "tf+xla/cpu  9.0 ms",
+        "\x1b[1mtf/cpu  12.0 ms\x1b[0m",
+        "jax/cpu  2.1 \x1b[33m(inconclusive)\x1b[0m",
+        "",
+        "\x1b[33mInconclusive\x1b[0m: jax.",
+    ]
 
 
 def test_a_result_has_no_colour_in_a_pipe_or_with_no_color(

@@ -113,3 +113,16 @@ def test_a_title_is_shortened_to_the_width() -> None:
         assert len(line) == width
         assert line.endswith("…")
     assert render(rows, 130).splitlines()[2].endswith(" #ci")
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_each_study_is_one_line_and_stays_marked(width: int) -> None:
+    fastest = {"configuration": "torch+channels_last+compile/cpu", "step_seconds": 0.0101, "inconclusive": True}
+    long = row("20260101-000000-aaaa", model="dlframeworks-cnn", resumable=True, fastest=fastest)
+    many = {"batch_size": [1, 2, 4, 8, 16, 32, 64, 128, 256], "threads": [1, 2, 4]}
+    text = render([long, sweep("sweep-20260102-000000-bbbb", axes=many, points=27, planned=27)], width)
+    _, _, study, of_sweep, *_ = text.splitlines()
+    assert study.startswith("20260101-000000-aaaa (to resume)")
+    assert study.endswith("… (inconclusive)")
+    assert of_sweep.startswith("sweep-20260102-000000-bbbb")
+    assert max(len(study), len(of_sweep)) <= width

@@ -71,7 +71,7 @@ def test_complete_table(columns: list[Metric]) -> None:
 engine                     step    images              speedup     cold      peak  parity
                            time     per s                         start    memory
 ----------------  -------------  --------  -------------------  -------  --------  ---------
-torch/cpu         16.5 ms ±2.5%     7,758     1     (baseline)   2.15 s   412 MiB  identical
+torch/cpu         16.5 ms ±2.5%     7,758     1 (baseline)       2.15 s   412 MiB  identical
 tf/cpu            8.55 ms ±2.5%    14,971  1.93 (1.93 to 1.93)   2.15 s   412 MiB  identical
 flux/cpu          20.1 ms ±2.5%     6,368  0.82 (0.82 to 0.82)   2.15 s   412 MiB  identical
 torch/cuda        unavailable: no CUDA device is visible to PyTorch (hint: install an NVIDIA driver,

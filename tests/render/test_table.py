@@ -1,0 +1,36 @@
+"""Layout of texts and of numbers in a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.render.table import Table, number_columns, text_columns, wrap
+from polybench.render.terminal import format_rows
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "`polybench data fetch`",
+        "polybench show --published last",
+        "polybench resume 20260101-000000-aaaa",
+        "--wait-idle 30s",
+        "pip install -e",
+    ],
+)
+def test_no_line_breaks_inside_of_a_command(whole: str) -> None:
+    for width in range(40, 80):
+        text = wrap(f"CPU contention: 3 of 9 timing blocks; try {whole}; other text follows after this", width)
+        assert any(whole in line for line in text.splitlines()), text
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_numbers_are_aligned_without_spaces_inside() -> None:
+    rows = [["flux", "29.0 ms ±1.8%"], ["torch", "8.03 ms ±0.76%"], ["tf", "1 (baseline)"], ["jax", ""]]
+    table = Table(columns=[*text_columns("engine"), *number_columns("step")], rows=rows)
+    assert format_rows(table).splitlines()[2:] == [
+        "flux      29.0 ms ±1.8%",
+        "torch     8.03 ms ±0.76%",
+        "tf           1 (baseline)",
+        "jax",
+    ]
