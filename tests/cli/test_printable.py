@@ -55,7 +55,7 @@ def test_malicious_stages_and_warnings_are_escaped(terminal: bool) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, color_system=None, width=200)
     with Live(console=console, auto_refresh=False) as live:
-        for progress in (LineProgress(console, quiet=False), LiveTable(live)):
+        for progress in (LineProgress(console, quiet=False, repeats_warnings=False), LiveTable(live)):
             progress.on_stage(MALICIOUS)
             progress.on_warning(MALICIOUS)
     assert "\\x1b]52" in out.getvalue()
