@@ -33,6 +33,8 @@ _SUM, _, _STEP = _TOTALS = [("sum of operations", ""), UNATTRIBUTED, ("whole ste
 _MIN_SECONDS = 1e-12
 """Less is rounding of 0."""
 
+_BELOW_NOISE = "below noise"
+
 _FIELDS = (
     "configuration", "layer", "operation", "seconds_per_step [s]", "low [s]", "high [s]", "share", "flops",
     "flops_per_second", "fraction_of_peak", "min_bytes_moved [B]", "gc_seconds_per_step [s]", "native_bytes [B]",
@@ -148,13 +150,15 @@ def _key(row: LayerRow) -> Key:
 def _columns(configuration: ConfigurationLayers) -> list[tuple[str, dict[Key, str]]]:
     """Format a configuration's columns: the title and the texts of each."""
     step, unattributed = configuration.step_seconds or 0.0, configuration.unattributed_seconds
-    seconds = {_key(row): row.seconds_per_step for row in configuration.rows}
+    measured = {_key(row): row.seconds_per_step for row in configuration.rows}
+    noise = {key: _BELOW_NOISE for key, value in measured.items() if value < 0}
+    seconds = {key: value for key, value in measured.items() if key not in noise}
     if unattributed is not None:
         seconds |= {_SUM: step - unattributed, UNATTRIBUTED: unattributed, _STEP: step}
     timed = [row for row in configuration.rows if row.seconds_per_step > _MIN_SECONDS]
     rates = {_key(row): row.flops / row.seconds_per_step for row in timed if row.flops}
     columns = [
-        (f"{configuration.configuration} ms", {key: _ms(value) for key, value in seconds.items()}),
+        (f"{configuration.configuration} ms", noise | {key: _ms(value) for key, value in seconds.items()}),
         *([("%", {key: f"{100 * value / step:.1f}" for key, value in seconds.items()})] if step else []),
         ("GFLOP/s", {key: units.format_number(rate / 1e9) for key, rate in rates.items()}),
     ]
@@ -189,6 +193,8 @@ def _notes(document: LayersDocument, timed: Sequence[ConfigurationLayers], *, co
             "unattributed: the whole step minus the sum of its operations; negative if the step overlaps or"
             " fuses operations"
         )
+    if any(row.seconds_per_step < 0 for configuration in timed for row in configuration.rows):
+        yield f"{_BELOW_NOISE}: a difference of two measured times that came out negative; JSON and CSV have its value"
     if timed:
         yield "forward: includes the ReLU; activation: the gradient of the ReLU"
         yield _interval_note(document)

@@ -163,3 +163,14 @@ def test_layers_without_whole_steps_have_no_totals(document: LayersDocument) -> 
     text = render(msgspec.structs.replace(document, configurations=engines), "table")
     assert "conv2 + relu" in text
     assert not any(word in text for word in ("unattributed", "whole step", "%  "))
+
+
+def test_a_negative_time_is_below_the_noise(document: LayersDocument) -> None:
+    text = render(document)
+    loss = next(line for line in text.splitlines() if " loss " in line)
+    assert "below noise" in loss
+    assert "-" not in loss
+    assert "below noise: a difference of two measured times that came out negative" in text
+    assert min(record["seconds_per_step"] for record in layer_records(document)) == -4e-6
+    document.configurations[0].rows.pop()
+    assert "below noise" not in render(document)
