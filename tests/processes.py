@@ -36,6 +36,6 @@ def have_ended(processes: list[psutil.Process]) -> bool:
 
 def worker_with_log(name: str) -> psutil.Process:
     """Return the running worker of this process whose log has this text in its name."""
-    workers = [one for one in gc.get_objects() if isinstance(one, WorkerProcess)]
+    workers = [one for one in gc.get_objects() if type(one) is WorkerProcess]  # isinstance imports lazy modules
     (worker,) = [one for one in workers if name in one.log_path.name and not one.has_ended]
     return psutil.Process(worker.pid)

@@ -36,7 +36,6 @@ import numpy as np
 
 from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
-from polybench.engines.base import Weights
 from polybench.engines.fake.engine import FakeEngine
 from polybench.engines.job import EngineInfo, GcStats, Job
 from polybench.machine import interference, load
@@ -267,9 +266,8 @@ class SimulatedEngine(FakeEngine):
         self.cpu_seconds = self.cpu_wait_seconds = 0.0
         self.batch_size = 128
 
-    def build(self, job: Job, weights: Weights) -> None:
-        self._step_seconds = self._script.step_seconds(self.batch_size)
-        super().build(job, weights)
+    def _training_seconds(self, job: Job) -> float:
+        return self._script.step_seconds(self.batch_size)
 
     def reset(self) -> None:
         super().reset()

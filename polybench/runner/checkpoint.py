@@ -330,21 +330,23 @@ class CheckpointStore:
         folder = self.run_folder(id)
         folder.mkdir(parents=True, exist_ok=True)
         self._remove_empty()
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(hold_lock(folder))
-            except BlockingIOError:
-                raise BadInput(f"{id} is still running: wait for it, or stop it first") from None
-            except OSError as error:
-                raise BadInput(f"cannot lock {folder}: {error.strerror}") from error
-            try:
-                yield
-            finally:
-                if not any(self.path(id, kind).exists() for kind in _KINDS):
-                    self.remove(id)
-        for left in (folder, self.folder):
-            with contextlib.suppress(OSError):
-                left.rmdir()  # a network file system deletes an open file, the lock, only when it is closed
+        try:
+            with contextlib.ExitStack() as stack:
+                try:
+                    stack.enter_context(hold_lock(folder))
+                except BlockingIOError:
+                    raise BadInput(f"{id} is still running: wait for it, or stop it first") from None
+                except OSError as error:
+                    raise BadInput(f"cannot lock {folder}: {error.strerror}") from error
+                try:
+                    yield
+                finally:
+                    if not any(self.path(id, kind).exists() for kind in _KINDS):
+                        self.remove(id)
+        finally:
+            for left in (folder, self.folder):
+                with contextlib.suppress(OSError):
+                    left.rmdir()  # a network file system deletes an open file, the lock, only when it is closed
 
     def _remove_empty(self) -> None:
         """Delete the folders of runs that were killed before their first checkpoint."""

@@ -155,7 +155,7 @@ def test_caveats_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(result.warnings)
     assert "another study" in text
     assert "2 threads on 1 usable cores" in text
-    assert "margin of error above" in text
+    assert "margin of error of speedups above" in text
     assert "fake/cpu has an injected delay of 50% per step" in text
     assert listener.warnings == result.warnings
 

@@ -74,13 +74,16 @@ class FakeEngine(Engine):
         if "unavailable" in job.variants:
             raise EngineUnavailable("the fake framework is not installed", "use fake without +unavailable")
         self._variants, self.is_forward_pass = job.variants, job.workload.is_forward_pass
-        linear = OVERHEAD_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
-        seconds = linear if "linear_cost" in job.variants else STEP_SECONDS
-        self._step_seconds = seconds * (FORWARD_FRACTION if self.is_forward_pass else 1)
+        self._step_seconds = self._training_seconds(job) * (FORWARD_FRACTION if self.is_forward_pass else 1)
         timed_layers = split_layers(job.model)
         operations = sum(1 + len(layer.gradients()) + layer.has_relu for layer in timed_layers)
         self._operation_seconds = LAYERS_FRACTION * self._step_seconds / operations
         self._last_trained = [layer.name for layer in timed_layers if layer.weight_shapes()][-1]
+
+    def _training_seconds(self, job: Job) -> float:
+        """Return the time of a training step."""
+        linear = OVERHEAD_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
+        return linear if "linear_cost" in job.variants else STEP_SECONDS
 
     def load(self, images: Array, labels: Array) -> None:  # noqa: ARG002
         self._uses_pipeline = False
