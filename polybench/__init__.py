@@ -46,6 +46,7 @@ __all__ = [
     "overhead",
     "parity",
     "peak",
+    "record",
     "report",
     "sweep",
 ]

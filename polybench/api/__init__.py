@@ -36,6 +36,7 @@ from polybench.runner.study import run_study
 from polybench.runner.sweep import run_sweep
 from polybench.schema.options import SINGLE_MACHINE
 from polybench.storage.past_durations import CheckScope
+from polybench.trace.recorder import record
 
 __all__ = [
     "DiffResult",
@@ -63,6 +64,7 @@ __all__ = [
     "overhead",
     "parity",
     "peak",
+    "record",
     "report",
     "sweep",
 ]

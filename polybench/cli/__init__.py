@@ -39,6 +39,7 @@ from polybench.cli.scripts import scripts
 from polybench.cli.setup import app as setup
 from polybench.cli.show import show
 from polybench.cli.sweep import sweep
+from polybench.cli.trace import app as trace
 from polybench.cli.view import view
 from polybench.errors import PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
@@ -82,6 +83,7 @@ for _panel, _commands in _PANELS.items():
     for _command in _commands:
         _name = "list" if _command is list_studies else _command.__name__
         app.command(_name, cls=_Command, help=_help(_command), rich_help_panel=_panel)(_command)
+app.add_typer(trace, name="trace", rich_help_panel="Your own code")
 app.add_typer(setup, name="setup", rich_help_panel=_panel)
 app.add_typer(data, name="data", rich_help_panel=_panel)
 

@@ -1,0 +1,106 @@
+"""Recorded trainings: the header and the steps of a trace file, and the documents of `polybench trace`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from polybench.schema.options import Amount, NaturalInt
+from polybench.schema.printable import PrintableStruct
+
+TRACE_SCHEMA = "polybench.trace/1"
+
+TensorKind = Literal["batch", "weight", "gradient", "statistic", "optimizer"]
+"""What a tensor of a trace is; "statistic" is a running statistic, "optimizer" the optimizer's state."""
+
+DifferenceKind = Literal["weight", "batch", "loss", "gradient", "statistic", "update"]
+"""What differs first, in the order in which a step computes it. "weight" are those before the step."""
+
+
+class TraceHeader(PrintableStruct, kw_only=True):
+    """The facts about a recorded training that are no tensors.
+
+    `optimizer` has the optimizer's own settings, by their names in the framework; `optimizer_name` is its class.
+    `layers` lists name, class and settings of each layer; `flags` are the framework's global switches that
+    change arithmetic. `steps` are the recorded ones, counted from 0.
+    """
+
+    schema: str
+    framework: str
+    versions: dict[str, str]
+    steps: list[NaturalInt]
+    optimizer_name: str | None = None
+    optimizer: dict[str, Any] = {}
+    layers: list[tuple[str, str, str]] = []
+    flags: dict[str, Any] = {}
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """The last entry of a recorded step. `loss` is null if it is not finite; `seconds` is the time of recording."""
+
+    loss: float | None
+    batch_sha256: str
+    seconds: Amount
+
+
+class FirstDifference(PrintableStruct):
+    """The first recorded difference: the tensor's name in A, and the relative error norm(a - b) / norm(a)."""
+
+    step: NaturalInt
+    kind: DifferenceKind
+    tensor: str
+    error: float | None
+
+
+class Cause(PrintableStruct):
+    """A known cause, and what it leaves unexplained.
+
+    `explains` is the kind of difference; `remaining_error` is what remains of it with this cause taken into account.
+    """
+
+    cause: str
+    evidence: str
+    explains: DifferenceKind
+    remaining_error: Amount
+
+
+class StepErrors(msgspec.Struct, frozen=True):
+    """Relative errors of one recorded step; null if one of the traces lacks the tensors."""
+
+    step: NaturalInt
+    weight: float | None
+    batch: float | None
+    loss: float | None
+    gradient: float | None
+    statistic: float | None
+    update: float | None
+
+
+class TraceDiffDocument(PrintableStruct, kw_only=True):
+    """What `polybench trace diff` prints. `excluded` are the causes that were tried and explain nothing."""
+
+    schema: str = "polybench.trace-diff/1"
+    a: str
+    b: str
+    frameworks: tuple[str, str]
+    verdict: str
+    first_difference: FirstDifference | None = None
+    causes: list[Cause] = []
+    excluded: list[str] = []
+    steps: list[StepErrors] = []
+    pairs: list[tuple[str, str, str]] = []
+    """Name in A, name in B, and how B's tensor becomes A's."""
+    warnings: list[str] = []
+
+
+class TraceSummary(PrintableStruct, kw_only=True):
+    """What `polybench trace show` prints: the header, steps by number, gradients by step, shapes of weights by name."""
+
+    schema: str = "polybench.trace-summary/1"
+    file: str
+    bytes: NaturalInt
+    header: TraceHeader
+    steps: dict[NaturalInt, StepRecord]
+    gradients: dict[NaturalInt, NaturalInt]
+    weights: dict[str, tuple[NaturalInt, ...]]

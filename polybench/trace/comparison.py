@@ -1,0 +1,117 @@
+"""Two traces side by side: their tensors in one layout, errors, and the errors that rounding explains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from polybench.schema.trace import DifferenceKind
+from polybench.trace.batches import Inputs, compare_inputs
+from polybench.trace.file import Array, Trace
+from polybench.trace.pairing import Layout, Pair, pair_weights
+from polybench.trace.update_rules import NO_GRADIENT
+
+TOLERANCE: dict[DifferenceKind, float] = {
+    # In units of rounding (1.2e-7 in float32). ReLU and max-pool can switch a branch, so gradients need the most.
+    "weight": 80,
+    "batch": 8,
+    "loss": 80,
+    "gradient": 800,
+    "statistic": 800,
+    "update": 8000,
+}
+_WITH_NORM = 50
+"""Factor of the tolerances behind batch norm and Adam, which amplify rounding."""
+
+
+class Comparison(NamedTuple):
+    """Two traces, with their tensors paired.
+
+    Attributes:
+        weights, statistics: pairs of tensors.
+        inputs: what differs between the batches.
+        without_gradient: names in A of weights whose gradients are rounding, such as a bias before batch norm. Adam
+            makes full updates of them, so their updates are not compared.
+    """
+
+    a: Trace
+    b: Trace
+    weights: Sequence[Pair]
+    statistics: Sequence[Pair]
+    inputs: Inputs
+    without_gradient: frozenset[str]
+
+
+def pair(a: Trace, b: Trace, names: Mapping[str, str]) -> Comparison:
+    """Pair the tensors of two traces; `names` as in `pair_weights`."""
+    norms = {name: float((a.tensor(0, "gradient", name) ** 2).sum()) for name in a.names(0, "gradient")}
+    limit = NO_GRADIENT**2 * sum(norms.values())
+    without_gradient = frozenset(name for name, norm in norms.items() if 0 < norm < limit)
+    weights, statistics = pair_weights(a, b, names), _pair_statistics(a, b)
+    return Comparison(a, b, weights, statistics, compare_inputs(a, b), without_gradient)
+
+
+def _pair_statistics(a: Trace, b: Trace) -> list[Pair]:
+    """Pair running statistics by their order: means with means, variances with variances."""
+    ordered = []
+    for trace in (a, b):
+        names = trace.names(0, "statistic")
+        ordered.append([[name for name in names if ("var" in name.lower()) == is_variance] for is_variance in (0, 1)])
+    pairs = []
+    for group_a, group_b in zip(*ordered, strict=True):
+        if len(group_a) != len(group_b):
+            return []
+        pairs += [Pair(one, other, Layout((0,))) for one, other in zip(group_a, group_b, strict=True)]
+    return pairs
+
+
+def pairs_of(comparison: Comparison, step: int, kind: DifferenceKind) -> Iterator[tuple[str, Array, Array]]:
+    """Iterate over the name in A and both tensors, B's in A's layout, without those that one trace lacks."""
+    a, b = comparison.a, comparison.b
+    match kind:
+        case "weight" | "gradient":
+            pairs = comparison.weights
+        case "statistic":
+            pairs, step = comparison.statistics, step + 1
+        case "update":
+            for name, before_a, before_b in pairs_of(comparison, step, "weight"):
+                after = next(one for one in comparison.weights if one.a == name)
+                after_b = after.layout.apply(b.tensor(step + 1, "weight", after.b))
+                yield name, a.tensor(step + 1, "weight", name) - before_a, after_b - before_b
+            return
+        case _:
+            return
+    tensor_kind = kind  # narrowed to those of a trace
+    names_a, names_b = {*a.names(step, tensor_kind)}, {*b.names(step, tensor_kind)}
+    for pair in pairs:
+        if pair.a in names_a and pair.b in names_b:
+            yield pair.a, a.tensor(step, tensor_kind, pair.a), pair.layout.apply(b.tensor(step, tensor_kind, pair.b))
+
+
+def norm_error(comparison: Comparison, step: int, kind: DifferenceKind) -> float | None:
+    """Return norm(a - b) / norm(a) of all tensors together; None without tensors."""
+    difference = scale = 0.0
+    found = False
+    for name, a, b in pairs_of(comparison, step, kind):
+        found = True
+        if name in comparison.without_gradient and (kind == "update" or (kind == "weight" and step > 0)):
+            continue
+        difference += float(((a - b) ** 2).sum())
+        scale += float((a**2).sum())
+    if not found:
+        return None
+    return math.sqrt(difference / scale) if scale else 0.0 if not difference else math.inf
+
+
+def tolerance(comparison: Comparison, step: int, kind: DifferenceKind) -> float:
+    """Return the largest error that rounding explains. It grows with the steps."""
+    traces = comparison.a, comparison.b
+    rounding = max(trace.epsilon() for trace in traces)
+    adam = any(
+        "adam" in str(trace.header.optimizer_name or trace.header.optimizer.get("name")).lower() for trace in traces
+    )
+    if kind in ("batch", "update"):
+        return TOLERANCE[kind] * rounding
+    amplified = bool(comparison.statistics) or (adam and step > 0)
+    return TOLERANCE[kind] * rounding * (1 + 3 * step) * (_WITH_NORM if amplified else 1)

@@ -1,0 +1,214 @@
+"""Trace files: a tar archive of NumPy arrays and JSON, written step by step and read as untrusted input.
+
+trace.json                       the header
+000000/weight/conv1.weight.npy   a tensor before step 0; of kind batch, weight, gradient, statistic or optimizer
+000000/step.json                 the last entry of a complete step
+000001/weight/...                weights after step 0, also if step 1 is not recorded
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, get_args
+from urllib.parse import quote, unquote
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from polybench.errors import BadInput, format_validation_error
+from polybench.schema.trace import TRACE_SCHEMA, StepRecord, TensorKind, TraceHeader
+
+Array = NDArray[Any]
+
+_HEADER = "trace.json"
+_ENTRY = re.compile(rf"(\d{{6,12}})/(?:step\.json|({'|'.join(get_args(TensorKind))})/([^/]{{1,1500}})\.npy)")
+_MAX_JSON_BYTES = 1 << 24
+_MAX_ENTRIES = 1_000_000
+_NUMBERS = "fiub"
+"""Kinds of NumPy numbers in a trace: float, integer, unsigned, boolean."""
+
+
+class TraceWriter:
+    """Writes a trace to FILE.partial, and renames it to FILE when it closes; an older FILE remains until then."""
+
+    def __init__(self, path: Path, header: TraceHeader) -> None:
+        self._path, self._partial = path, path.with_name(f"{path.name}.partial")
+        try:
+            self._tar = tarfile.open(self._partial, "w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - `close` closes it
+        except OSError as error:
+            raise BadInput(f"cannot write the trace {path}: {error.strerror}") from error
+        self._add(_HEADER, msgspec.json.encode(header))
+
+    def add_tensor(self, step: int, kind: TensorKind, name: str, tensor: Array) -> None:
+        """Append one tensor of numbers before step `step`, or of the step itself for batches and gradients."""
+        if tensor.dtype.kind not in _NUMBERS:
+            raise BadInput(f"{kind} {name} has the type {tensor.dtype}: expected real numbers")
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, tensor, allow_pickle=False)
+        self._add(f"{step:06}/{kind}/{quote(name, safe='')}.npy", buffer.getvalue())
+
+    def finish_step(self, step: int, record: StepRecord) -> None:
+        """Mark a step as complete."""
+        self._add(f"{step:06}/step.json", msgspec.json.encode(record))
+
+    def close(self) -> None:
+        """End the archive and give the file its name."""
+        self._tar.close()
+        self._partial.replace(self._path)
+
+    def _add(self, name: str, content: bytes) -> None:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        self._tar.addfile(info, io.BytesIO(content))
+        self._tar.members = []  # type: ignore[attr-defined]  # otherwise it keeps a record of every entry
+
+
+class _Location(NamedTuple):
+    offset: int
+    size: int
+
+
+class Trace:
+    """A trace that is read: the header, complete steps, and tensors on demand.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadInput: there is no such file, it is not a trace, another version wrote it, or it is cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.steps: dict[int, StepRecord] = {}
+        self._tensors: dict[tuple[int, TensorKind], dict[str, _Location]] = {}
+        try:
+            self._file: BinaryIO = path.open("rb")
+        except OSError as error:
+            raise BadInput(f"cannot read the trace {path}: {error.strerror}") from error
+        try:
+            self.header = self._read_entries()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._file.close()
+
+    def names(self, step: int, kind: TensorKind) -> list[str]:
+        """Return the names of tensors, in the order of the recording."""
+        return list(self._tensors.get((step, kind), ()))
+
+    def shapes(self, step: int, kind: TensorKind) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each tensor by name."""
+        return {name: self._read_shape(location, name)[0] for name, location in self._group(step, kind).items()}
+
+    def tensor(self, step: int, kind: TensorKind, name: str) -> Array:
+        """Read one tensor; floats become float64. Raises BadInput if the trace has no such tensor."""
+        location = self._group(step, kind).get(name)
+        if location is None:
+            raise BadInput(f"{self.path}: step {step} has no {kind} {name!r}")
+        shape, fortran_order, dtype = self._read_shape(location, name)
+        flat = np.fromfile(self._file, dtype, math.prod(shape))
+        tensor = flat.reshape(shape, order="F" if fortran_order else "C")
+        return tensor.astype("float64") if dtype.kind == "f" else tensor
+
+    def tensors(self, step: int, kind: TensorKind) -> dict[str, Array]:
+        """Read all tensors of a kind."""
+        return {name: self.tensor(step, kind, name) for name in self.names(step, kind)}
+
+    def epsilon(self) -> float:
+        """Return the rounding unit of the weights: that of float64 or float32, or of float16 if they are that."""
+        types = {self._read_shape(one, name)[2] for name, one in self._group(0, "weight").items()}
+        return max((float(np.finfo(one).eps) for one in types if one.kind == "f"), default=float(np.finfo("f4").eps))
+
+    def _group(self, step: int, kind: TensorKind) -> Mapping[str, _Location]:
+        return self._tensors.get((step, kind), {})
+
+    def _read_entries(self) -> TraceHeader:
+        header: TraceHeader | None = None
+        try:
+            with tarfile.open(fileobj=self._file, mode="r:") as archive:
+                for count, entry in enumerate(archive):
+                    archive.members = []  # type: ignore[attr-defined]
+                    if count > _MAX_ENTRIES:
+                        raise BadInput(f"{self.path}: expected at most {_MAX_ENTRIES:,} entries")
+                    if header is None:
+                        header = self._read_header(entry)
+                    else:
+                        self._read_entry(entry)
+        except tarfile.ReadError as error:
+            if header is None:
+                raise BadInput(f"{self.path} is not a trace: expected a file of polybench.record") from error
+            raise self._cut_off() from error
+        except (OSError, ValueError, OverflowError, RecursionError, EOFError) as error:
+            raise BadInput(f"{self.path} is damaged: {error}") from error
+        if header is None:
+            raise BadInput(f"{self.path} is empty: expected a file of polybench.record")
+        if not self.steps:
+            raise BadInput(f"{self.path} has no complete step: call `step` of the recorder after each training step")
+        return header
+
+    def _cut_off(self) -> BadInput:
+        complete = f"complete until step {max(self.steps)}" if self.steps else "without a complete step"
+        return BadInput(f"{self.path} is cut off, {complete}: record it again, and let the `with` block end")
+
+    def _read_header(self, entry: tarfile.TarInfo) -> TraceHeader:
+        if entry.name != _HEADER:
+            raise BadInput(f"{self.path} is not a trace: its first entry is {entry.name!r}, expected {_HEADER}")
+        header: TraceHeader = self._read_json(entry, TraceHeader)
+        if header.schema != TRACE_SCHEMA:
+            raise BadInput(f"{self.path} has the format {header.schema!r}: this polybench reads {TRACE_SCHEMA}")
+        return header
+
+    def _read_entry(self, entry: tarfile.TarInfo) -> None:
+        match = _ENTRY.fullmatch(entry.name)
+        if match is None or not entry.isreg():
+            raise BadInput(f"{self.path}: unexpected entry {entry.name!r}")
+        step, kind, name = int(match[1]), match[2], match[3]
+        if kind is None:
+            self.steps[step] = self._read_json(entry, StepRecord)
+            return
+        group = self._tensors.setdefault((step, kind), {})  # type: ignore[arg-type]  # the pattern has only kinds
+        group[unquote(name)] = _Location(entry.offset_data, entry.size)
+
+    def _read_json(self, entry: tarfile.TarInfo, kind: type[Any]) -> Any:
+        if not entry.isreg() or entry.size > _MAX_JSON_BYTES:
+            raise BadInput(f"{self.path}: {entry.name}: expected a file of at most {_MAX_JSON_BYTES:,} bytes")
+        position = self._file.tell()
+        self._file.seek(entry.offset_data)
+        text = self._file.read(entry.size)
+        self._file.seek(position)
+        if len(text) < entry.size:
+            raise self._cut_off()
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.MsgspecError as error:
+            raise BadInput(f"{self.path}: {entry.name}: {format_validation_error(error)}") from error
+
+    def _read_shape(self, location: _Location, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        """Read an array's header, and leave the file at its first number."""
+        self._file.seek(location.offset)
+        try:
+            version = np.lib.format.read_magic(self._file)
+            if version != (1, 0):
+                raise ValueError(f"version {version} of the format")
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(self._file)
+        except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+            raise BadInput(f"{self.path}: tensor {name!r} is no NumPy array: {error}") from error
+        size = location.size - (self._file.tell() - location.offset)
+        if dtype.kind not in _NUMBERS or any(length < 0 for length in shape):
+            raise BadInput(f"{self.path}: tensor {name!r} has the type {dtype}: expected real numbers")
+        if math.prod(shape) * dtype.itemsize != size:
+            raise BadInput(f"{self.path}: tensor {name!r} has {size} bytes: expected those of {shape} {dtype}")
+        return shape, fortran_order, dtype

@@ -1,0 +1,332 @@
+"""The update rules of optimizers, and which of them a recorded training follows.
+
+A rule is linear in the learning rate, which is therefore fitted. Steps are evaluated one by one from the recorded
+weights and gradients, so errors do not accumulate.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from polybench.networks.optimizers import CLIP_EPSILON
+from polybench.trace.file import Array, Trace
+
+_SAMPLES = 2048
+"""Values per tensor on which rules are compared. All rules work value by value, except for the norm of clipping."""
+
+NO_GRADIENT = 1e-5
+"""Norm of a gradient that is rounding, relative to the norm of all gradients, such as that of a bias before batch norm.
+Adam makes full updates of it."""
+
+_EXPLAINED = 2e-4
+"""Largest relative error of an update that a rule explains. float32 leaves up to 1e-5, wrong rules 1e-3 and more."""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of an optimizer, g the gradient and w the weights.
+
+    "sgd": v = momentum v + (1 - dampening) g, from v = g; the step is v, or g + momentum v with `nesterov`.
+    "adam": m and v with `betas`, corrected for their start at zero if `bias_correction`; the step is
+    m / (sqrt(v) + epsilon), where `epsilon_place` has other forms. "rmsprop": g / (sqrt(s) + epsilon).
+    `weight_decay` is added to g, or with `decoupled` decay to the step; `decays` are all weights or those with
+    several axes. `clip` is the largest norm of all gradients together; 0 is no clipping.
+    """
+
+    family: Literal["sgd", "adam", "rmsprop"]
+    learning_rate: float = 1.0
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    epsilon_place: Literal["outside", "inside", "before correction"] = "outside"
+    bias_correction: bool = True
+    amsgrad: bool = False
+    rho: float = 0.9
+    weight_decay: float = 0.0
+    decoupled: bool = False
+    decays: Literal["all weights", "matrices"] = "all weights"
+    clip: float = 0.0
+
+
+WORDS = {
+    "family": "kind of optimizer",
+    "learning_rate": "learning rate",
+    "momentum": "momentum",
+    "dampening": "dampening of the momentum",
+    "nesterov": "Nesterov momentum",
+    "betas": "betas",
+    "epsilon": "epsilon of the optimizer",
+    "epsilon_place": "place of epsilon",
+    "bias_correction": "bias correction",
+    "amsgrad": "AMSGrad",
+    "rho": "decay of RMSprop",
+    "weight_decay": "weight decay",
+    "decoupled": "kind of weight decay",
+    "decays": "decayed weights",
+    "clip": "gradient clipping",
+}
+"""Field of a rule -> how a message names it."""
+
+VALUES: Mapping[str, Mapping[object, str]] = {
+    "nesterov": {True: "on", False: "off"},
+    "bias_correction": {True: "on", False: "off"},
+    "amsgrad": {True: "on", False: "off"},
+    "decoupled": {True: "decoupled", False: "coupled (added to the gradient)"},
+    "epsilon_place": {
+        "outside": "outside of the square root",
+        "inside": "inside of the square root",
+        "before correction": "added before the bias correction",
+    },
+    "clip": {0.0: "none"},
+}
+"""Values of a field in words; other values are printed as they are."""
+
+
+class Samples(NamedTuple):
+    """Values of all weights in consecutive steps from the first one.
+
+    Attributes:
+        weights, gradients, updates: (steps, values), float64; updates are weights after minus weights before.
+        tensors: (values,) index of the tensor of each value.
+        matrices: (values,) True for weights with several axes.
+        norms: (steps,) norm of all gradients.
+        rounding: (steps, tensors) norm of what rounding the weights leaves of an update.
+    """
+
+    weights: Array
+    gradients: Array
+    updates: Array
+    tensors: Array
+    matrices: Array
+    norms: Array
+    rounding: Array
+
+
+class Fit(NamedTuple):
+    """A rule with its fitted learning rate.
+
+    Attributes:
+        error: the largest relative error that it leaves of a tensor's update.
+        excess: the same without what rounding the weights can do.
+    """
+
+    rule: Rule
+    error: float
+    excess: float
+
+    @property
+    def explains(self) -> bool:
+        """True if only rounding remains."""
+        return self.excess <= _EXPLAINED
+
+
+def take_samples(trace: Trace) -> Samples | None:
+    """Sample weights, gradients and updates of the recorded steps 0, 1, 2, ...; None if step 0 has no gradients."""
+    steps = list(itertools.takewhile(lambda step: step in trace.steps, itertools.count()))
+    sizes = {name: np.linalg.norm(gradient) for name, gradient in trace.tensors(0, "gradient").items()}
+    least = NO_GRADIENT * np.linalg.norm(list(sizes.values()))
+    names = [name for name in trace.names(0, "weight") if sizes.get(name, 0.0) > least]
+    if not steps or not names:
+        return None
+    random = np.random.default_rng(0)
+    epsilon = trace.epsilon()
+    columns: list[tuple[Array, Array, Array, Array]] = []
+    norms, tensors, matrices = np.zeros(len(steps)), [], []
+    for index, name in enumerate(names):
+        weights = np.stack([trace.tensor(step, "weight", name).ravel() for step in [*steps, steps[-1] + 1]])
+        gradients = np.stack([trace.tensor(step, "gradient", name).ravel() for step in steps])
+        norms += np.sum(gradients**2, axis=1)
+        size = weights.shape[1]
+        chosen = np.arange(size) if size <= _SAMPLES else random.choice(size, _SAMPLES, replace=False)
+        weights, gradients = weights[:, chosen], gradients[:, chosen]
+        rounding = epsilon * np.linalg.norm(weights[:-1], axis=1)
+        columns.append((weights[:-1], gradients, np.diff(weights, axis=0), rounding))
+        tensors += [index] * len(chosen)
+        matrices += [len(trace.shapes(0, "weight")[name]) > 1] * len(chosen)
+    before, gradients, updates = (np.concatenate([one[part] for one in columns], axis=1) for part in range(3))
+    rounding = np.stack([one[3] for one in columns], axis=1)
+    return Samples(before, gradients, updates, np.array(tensors), np.array(matrices), np.sqrt(norms), rounding)
+
+
+def directions(rule: Rule, samples: Samples) -> Array:
+    """Return the update of each step for a learning rate of 1: (steps, values)."""
+    gradients = samples.gradients
+    if rule.clip:
+        gradients = gradients * np.minimum(1.0, rule.clip / (samples.norms + CLIP_EPSILON))[:, None]
+    decay = rule.weight_decay * samples.weights
+    if rule.decays == "matrices":
+        decay = decay * samples.matrices
+    step = _STEPS[rule.family](rule, gradients if rule.decoupled else gradients + decay)
+    return -(step + decay if rule.decoupled else step)
+
+
+def _sgd(rule: Rule, gradients: Array) -> Array:
+    steps, velocity = [], None
+    for g in gradients:
+        velocity = g if velocity is None else rule.momentum * velocity + (1 - rule.dampening) * g
+        steps.append(g + rule.momentum * velocity if rule.nesterov else velocity)
+    return np.stack(steps)
+
+
+def _adam(rule: Rule, gradients: Array) -> Array:
+    beta1, beta2 = rule.betas
+    m = v = largest = np.zeros(gradients.shape[1])
+    steps = []
+    for t, g in enumerate(gradients, 1):
+        m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+        largest = np.maximum(largest, v) if rule.amsgrad else v
+        bias1, bias2 = (1 - beta1**t, 1 - beta2**t) if rule.bias_correction else (1.0, 1.0)
+        match rule.epsilon_place:
+            case "outside":
+                steps.append(m / bias1 / (np.sqrt(largest / bias2) + rule.epsilon))
+            case "inside":
+                steps.append(m / bias1 / np.sqrt(largest / bias2 + rule.epsilon))
+            case "before correction":
+                steps.append(m / bias1 * np.sqrt(bias2) / (np.sqrt(largest) + rule.epsilon))
+    return np.stack(steps)
+
+
+def _rmsprop(rule: Rule, gradients: Array) -> Array:
+    square, velocity, steps = np.zeros(gradients.shape[1]), np.zeros(gradients.shape[1]), []
+    for g in gradients:
+        square = rule.rho * square + (1 - rule.rho) * g**2
+        inside = rule.epsilon_place == "inside"
+        step = g / np.sqrt(square + rule.epsilon) if inside else g / (np.sqrt(square) + rule.epsilon)
+        velocity = rule.momentum * velocity + step
+        steps.append(velocity)
+    return np.stack(steps)
+
+
+_STEPS = {"sgd": _sgd, "adam": _adam, "rmsprop": _rmsprop}
+
+
+def fit(rule: Rule, samples: Samples) -> Fit:
+    """Fit the learning rate of a rule to all steps, and return the error that remains."""
+    with np.errstate(all="ignore"):
+        predicted = directions(rule, samples)
+    if not np.isfinite(predicted).all():
+        return Fit(rule, np.inf, np.inf)
+    square = float(np.vdot(predicted, predicted))
+    rate = float(np.vdot(predicted, samples.updates)) / square if square else 0.0
+    count = int(samples.tensors[-1]) + 1
+    error = excess = 0.0
+    for step, (update, guess) in enumerate(zip(samples.updates, rate * predicted, strict=True)):
+        size = np.sqrt(np.bincount(samples.tensors, update**2, count))
+        missed = np.sqrt(np.bincount(samples.tensors, (update - guess) ** 2, count))
+        scale = np.maximum(size, 1e-3 * size.max()) + np.finfo(float).tiny
+        error = max(error, float(np.max(missed / scale)))
+        excess = max(excess, float(np.max((missed - samples.rounding[step]) / scale)))
+    return Fit(msgspec.structs.replace(rule, learning_rate=rate), error, excess)
+
+
+def declared_rule(trace: Trace) -> Rule | None:
+    """Return the rule that the optimizer's own settings describe; None if they are unknown."""
+    settings = trace.header.optimizer
+    name = str(settings.get("name") or trace.header.optimizer_name or "").lower()
+    family = "rmsprop" if "rms" in name else "adam" if "adam" in name else "sgd" if name else None
+    if family is None:
+        return None
+
+    def number(*names: str, default: float = 0.0) -> float:
+        values = (settings[one] for one in names if isinstance(settings.get(one), int | float))
+        return float(next(values, default))
+
+    betas = settings.get("betas")
+    keras = trace.header.framework.startswith("keras")
+    return Rule(
+        family=family,  # type: ignore[arg-type]  # mypy infers str
+        learning_rate=number("lr", "learning_rate", default=1.0),
+        momentum=number("momentum"),
+        dampening=number("dampening"),
+        nesterov=bool(settings.get("nesterov")),
+        betas=tuple(betas) if isinstance(betas, list) and len(betas) == 2 else _betas(settings),
+        epsilon=number("eps", "epsilon", default=1e-7 if keras else 1e-8),
+        epsilon_place="before correction" if keras and family == "adam" else "outside",
+        amsgrad=bool(settings.get("amsgrad")),
+        rho=number("rho", "alpha", default=0.9),
+        weight_decay=number("weight_decay"),
+        decoupled="adamw" in name or (keras and bool(settings.get("weight_decay"))),
+        clip=number("global_clipnorm"),
+    )
+
+
+def _betas(settings: Mapping[str, Any]) -> tuple[float, float]:
+    beta1, beta2 = settings.get("beta_1", 0.9), settings.get("beta_2", 0.999)
+    return (beta1, beta2) if isinstance(beta1, float) and isinstance(beta2, float) else (0.9, 0.999)
+
+
+_ALTERNATIVES: Mapping[str, Sequence[Any]] = {
+    "momentum": (0.0, 0.5, 0.8, 0.9, 0.95, 0.99),
+    "dampening": (0.0, 0.1, 0.9),
+    "nesterov": (False, True),
+    "betas": tuple(itertools.product((0.0, 0.5, 0.8, 0.9, 0.95, 0.99), (0.9, 0.95, 0.98, 0.99, 0.999))),
+    "epsilon": (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-10, 0.0),
+    "epsilon_place": ("outside", "inside", "before correction"),
+    "bias_correction": (True, False),
+    "amsgrad": (False, True),
+    "rho": (0.9, 0.95, 0.99, 0.999, 0.5),
+    "weight_decay": (0.0, 1e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1),
+    "decoupled": (False, True),
+    "decays": ("all weights", "matrices"),
+    "clip": (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0),
+}
+_FIELDS = {
+    "sgd": ("momentum", "dampening", "nesterov"),
+    "adam": ("betas", "epsilon", "epsilon_place", "bias_correction", "amsgrad"),
+    "rmsprop": ("rho", "epsilon", "epsilon_place", "momentum"),
+}
+_DECAY = ("weight_decay", "decoupled", "decays")
+
+
+def find_rule(samples: Samples, candidates: Sequence[Rule]) -> Fit:
+    """Return the first rule that explains the updates: a candidate, then one with one change, then with two or three.
+
+    Several changes are tried of those rules that come nearest. Without an explanation, it is the nearest rule.
+    """
+    best = [fit(rule, samples) for rule in candidates]
+    if explaining := [one for one in best if one.explains]:
+        return explaining[0]
+    for _ in range(3):
+        changed = (fit(rule, samples) for one in best[:12] for rule in _with_one_change(one.rule, candidates))
+        best = sorted([*best, *changed], key=lambda one: one.excess)[:40]
+        if best[0].explains:
+            break
+    return best[0]
+
+
+def _with_one_change(rule: Rule, candidates: Sequence[Rule]) -> Iterator[Rule]:
+    for field in (*_FIELDS[rule.family], *_DECAY, "clip"):
+        if field in ("decoupled", "decays") and not rule.weight_decay:
+            continue
+        values = dict.fromkeys([*(getattr(one, field) for one in candidates), *_ALTERNATIVES[field]])
+        yield from (
+            msgspec.structs.replace(rule, **{field: value}) for value in values if value != getattr(rule, field)
+        )
+    if not rule.weight_decay:
+        for value, decoupled in itertools.product(_ALTERNATIVES["weight_decay"][1:], (False, True)):
+            yield msgspec.structs.replace(rule, weight_decay=value, decoupled=decoupled)
+
+
+DEFAULTS = (Rule(family="sgd"), Rule(family="sgd", momentum=0.9), Rule(family="adam"), Rule(family="rmsprop"))
+"""Rules to start from if the settings of an optimizer are unknown."""
+
+
+def differences(a: Rule, b: Rule) -> list[str]:
+    """Name the fields in which two rules differ, except those without effect."""
+    fields = [name for name in WORDS if getattr(a, name) != getattr(b, name)]
+    if a.family != b.family:
+        return ["family"]
+    if abs(a.learning_rate / b.learning_rate - 1) < 1e-3 if b.learning_rate else False:
+        fields = [name for name in fields if name != "learning_rate"]
+    if not a.weight_decay and not b.weight_decay:
+        fields = [name for name in fields if name not in _DECAY]
+    elif not a.weight_decay or not b.weight_decay:
+        fields = [name for name in fields if name not in ("decoupled", "decays")]
+    used = {*_FIELDS[a.family], *_DECAY, "clip", "learning_rate"}
+    return [name for name in fields if name in used]

@@ -1,0 +1,134 @@
+"""Trace files are untrusted input: everything that is no trace is refused with a clear sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from polybench.errors import BadInput
+from polybench.schema.trace import TRACE_SCHEMA, StepRecord, TraceHeader
+from polybench.trace.diff import diff
+from polybench.trace.file import Array, Trace, TraceWriter
+
+HEADER = TraceHeader(schema=TRACE_SCHEMA, framework="numpy", versions={}, steps=[0])
+STEP = StepRecord(1.0, "", 0.0)
+
+
+def write(file: Path, tensors: dict[str, Array], header: TraceHeader = HEADER) -> Path:
+    writer = TraceWriter(file, header)
+    for step in (0, 1):
+        for name, tensor in tensors.items():
+            writer.add_tensor(step, "weight", name, tensor)
+    writer.finish_step(0, STEP)
+    writer.close()
+    return file
+
+
+@given(
+    name=st.text(min_size=1, max_size=40).filter(lambda text: text.isprintable()),
+    tensor=arrays.arrays(st.sampled_from(["f4", "f8", "i8", "u1", "?"]), arrays.array_shapes(min_dims=0)),
+)
+def test_a_tensor_comes_back(name: str, tensor: Array, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = write(tmp_path_factory.mktemp("trace") / "a", {name: tensor})
+    with Trace(file) as trace:
+        assert trace.names(0, "weight") == [name]
+        read = trace.tensor(0, "weight", name)
+        assert read.shape == tensor.shape
+        assert np.array_equal(read, tensor, equal_nan=tensor.dtype.kind == "f")
+
+
+@given(position=st.integers(0, 10_000), byte=st.integers(0, 255), length=st.integers(0, 12_000))
+def test_damage_is_refused_or_harmless(
+    position: int, byte: int, length: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = write(tmp_path_factory.mktemp("trace") / "a", {"w": np.ones((3, 4), "f4"), "b": np.ones(3, "f4")})
+    content = bytearray(file.read_bytes())
+    content[position % len(content)] = byte
+    damaged = file.with_name("b")
+    damaged.write_bytes(content[:length])
+    for pair in ((damaged, file), (file, damaged)):
+        with contextlib.suppress(BadInput):
+            diff(*pair)
+
+
+def archive(file: Path, *entries: tuple[str, bytes]) -> Path:
+    with tarfile.open(file, "w") as tar:
+        for name, content in entries:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return file
+
+
+def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
+    header = b'{"schema": "polybench.trace/1", "framework": "numpy", "versions": {}, "steps": [0]}'
+    other = header.replace(b"trace/1", b"trace/9")
+    (tmp_path / "pickle").write_bytes(pickle.dumps({"weights": [1.0]}))
+    (tmp_path / "empty").touch()
+    files = {
+        "cannot read the trace": tmp_path / "missing",
+        "is not a trace": tmp_path / "pickle",
+        "is empty": archive(tmp_path / "no_entries"),
+        "first entry is 'x'": archive(tmp_path / "x", ("x", b"")),
+        "this polybench reads polybench.trace/1": archive(tmp_path / "version", ("trace.json", other)),
+        "unexpected entry '../a'": archive(tmp_path / "path", ("trace.json", header), ("../a", b"")),
+        "has no complete step": archive(tmp_path / "step", ("trace.json", header)),
+        "trace.json: framework": archive(tmp_path / "type", ("trace.json", header.replace(b'"numpy"', b"3"))),
+    }
+    for message, file in files.items():
+        with pytest.raises(BadInput, match=message) as error:
+            Trace(file)
+        assert error.value.exit_code == 2
+    with pytest.raises(BadInput, match="empty"):
+        Trace(tmp_path / "empty")
+
+
+def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([{}], dtype=object), allow_pickle=True)
+    header = b'{"schema": "polybench.trace/1", "framework": "numpy", "versions": {}, "steps": [0]}'
+    step = b'{"loss": 1, "batch_sha256": "", "seconds": 0}'
+    entries = ("trace.json", header), ("000000/weight/w.npy", buffer.getvalue()), ("000000/step.json", step)
+    with Trace(archive(tmp_path / "a", *entries)) as trace, pytest.raises(BadInput, match="expected real numbers"):
+        trace.tensor(0, "weight", "w")
+
+
+def test_a_trace_that_is_cut_off_names_the_last_complete_step(tmp_path: Path) -> None:
+    file = write(tmp_path / "a", {"w": np.ones(1000)})
+    writer = TraceWriter(tmp_path / "b", HEADER)
+    writer.finish_step(0, STEP)
+    writer.add_tensor(1, "weight", "w", np.ones(5000))
+    writer.close()
+    file.write_bytes((tmp_path / "b").read_bytes()[:4000])
+    with pytest.raises(BadInput, match="is cut off, complete until step 0"):
+        Trace(file)
+
+
+def test_different_networks_are_refused(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", {"w": np.ones((2, 3)), "b": np.ones(2)})
+    b = write(tmp_path / "b", {"w": np.ones((2, 4)), "b": np.ones(2)})
+    with pytest.raises(BadInput, match=r"weight 'w' \(2x3\) has no counterpart"):
+        diff(a, b)
+    with pytest.raises(BadInput, match=r"has 2 weights, .* has 1"):
+        diff(a, write(tmp_path / "c", {"w": np.ones((2, 3))}))
+
+
+def test_a_map_pairs_what_shapes_do_not_tell(tmp_path: Path) -> None:
+    ones, twos = np.ones((2, 2)), np.full((2, 2), 2.0)
+    a = write(tmp_path / "a", {"first": ones, "second": twos})
+    b = write(tmp_path / "b", {"x": twos + 1, "y": ones + 1})
+    names = tmp_path / "map.toml"
+    names.write_text('first = "y"\nsecond = "x"\n')
+    assert [pair[:2] for pair in diff(a, b, names).pairs] == [("first", "y"), ("second", "x")]
+    names.write_text('first = "z"\n')
+    with pytest.raises(BadInput, match="has no weight 'z'; its weights are: x, y"):
+        diff(a, b, names)
