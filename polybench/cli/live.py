@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,13 +18,15 @@ from polybench.schema import units
 from polybench.schema.printable import printable
 
 if TYPE_CHECKING:
-    from polybench.runner.progress import ConfigurationProgress
+    from polybench.runner.progress import ConfigurationProgress, PhaseProgress
 
 _BAR_WIDTH = 30
 """Characters."""
 
-_OTHER_LINES = 4
-"""Lines in addition to the rows and warnings: the table's header, the stage, the bar and a spare one."""
+_TICK_SECONDS = 1.0
+
+_OTHER_LINES = 5
+"""Lines in addition to the rows and warnings: the table's header, the stage, the bar, the phase and a spare one."""
 
 _PARITY = {"pass": ("identical", "green"), "fail": ("DIFFERS", "bold red"), "skipped": ("", "")}
 _STATUS_STYLES = {"failed": "red", "unavailable": "yellow", "interrupted": "yellow"}
@@ -58,9 +61,9 @@ class _Warnings:
 
 
 class LiveTable(_Warnings):
-    """Table of the configurations, the current stage and the remaining time.
+    """Table of the configurations, the current stage, phase and the remaining time.
 
-    It is redrawn only by its methods, without a refresh thread: this process sleeps while a block is timed.
+    Its methods draw it, and `tick` every second, but not while a block is timed: then this process sleeps.
     """
 
     def __init__(self, live: Live, *, repeats_warnings: bool = False) -> None:
@@ -70,6 +73,9 @@ class LiveTable(_Warnings):
         self._configurations: Sequence[ConfigurationProgress] = ()
         self._started_at = time.monotonic()
         self._ends_at: float | None = None
+        self._phase: PhaseProgress | None = None
+        self._phase_started_at = 0.0
+        self._may_tick = threading.Event()
 
     def on_stage(self, text: str) -> None:
         """Show the stage."""
@@ -79,6 +85,17 @@ class LiveTable(_Warnings):
     def on_time_left(self, seconds: float) -> None:
         """Show the remaining time as a progress bar."""
         self._ends_at = time.monotonic() + seconds
+        self._draw()
+
+    def on_phase(self, phase: PhaseProgress) -> None:
+        """Show the phase with its expected and actual duration."""
+        self._phase, self._phase_started_at = phase, time.monotonic()
+        if phase.seconds_left is not None:
+            self._ends_at = self._phase_started_at + phase.seconds_left
+        if phase.is_timed:
+            self._may_tick.clear()
+        else:
+            self._may_tick.set()
         self._draw()
 
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
@@ -92,6 +109,26 @@ class LiveTable(_Warnings):
         if self._repeats_warnings:
             self._draw()
 
+    @contextlib.contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Draw the table every second in phases without timing."""
+        stopped = threading.Event()
+
+        def tick() -> None:
+            while not stopped.wait(_TICK_SECONDS):
+                self._may_tick.wait()
+                if not stopped.is_set():
+                    self._draw()
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            self._may_tick.set()
+            thread.join()
+
     def _draw(self) -> None:
         stage = Text(printable(self._stage), style="cyan", overflow="ellipsis", no_wrap=True)
         texts = (f"warning: {printable(text)}" for text in self._warnings)
@@ -102,15 +139,31 @@ class LiveTable(_Warnings):
         self._live.update(Group(*warnings, *rows, stage, *self._bar()), refresh=True)
 
     def _bar(self) -> list[RenderableType]:
-        """Return the progress bar; nothing if the remaining time is unknown or over."""
+        """Return the progress bar, and the phase below it; only the phase if the remaining time is unknown or over."""
         now = time.monotonic()
-        if self._ends_at is None or (left := self._ends_at - now) < 1:
-            return []
+        phase = [] if self._phase is None else [Text(self._phase_text(now), style="dim", no_wrap=True)]
+        left = 0.0 if self._ends_at is None else self._ends_at - now
+        if self._phase is not None and self._phase.seconds_left is not None:  # a late phase does not use up the others
+            left = max(left, self._phase.seconds_left - self._phase.seconds)
+        if left < 1:
+            return [*phase]
         line = Table.grid(padding=(0, 2))
         done = now - self._started_at
         bar = ProgressBar(total=done + left, completed=done, width=_BAR_WIDTH)
         line.add_row(bar, Text(f"about {units.format_rough_seconds(left)} left", style="dim"))
-        return [line]
+        return [line, *phase]
+
+    def _phase_text(self, now: float) -> str:
+        """Return the phase with its seconds so far: `parity check: 12 of about 30 s`."""
+        assert self._phase is not None
+        name, expected, seconds = printable(self._phase.name), self._phase.seconds, now - self._phase_started_at
+        if self._phase.is_timed:  # it is not redrawn
+            return f"{name}: about {units.format_rough_seconds(expected)}" if expected >= 1 else name
+        if expected < 1:
+            return f"{name}: {seconds:.0f} s"
+        if seconds <= expected:
+            return f"{name}: {seconds:.0f} of about {expected:.0f} s"
+        return f"{name}: {seconds:.0f} s, longer than the expected {expected:.0f} s"
 
 
 def _table(configurations: Sequence[ConfigurationProgress]) -> Table:
@@ -147,6 +200,9 @@ class LineProgress(_Warnings):
         if seconds and not self._quiet:
             self._print(f"about {seconds:.0f} s left")
 
+    def on_phase(self, phase: PhaseProgress) -> None:
+        """Do nothing: the stages are enough."""
+
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
         """Do nothing: the stages are enough."""
 
@@ -171,6 +227,7 @@ def progress_on_stderr(
         else:
             live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
             progress = LiveTable(live, repeats_warnings=repeats_warnings)
+            stack.enter_context(progress.ticking())
         try:
             yield progress
         except BaseException:  # no result follows

@@ -42,7 +42,7 @@ from polybench.machine import host, interrupts
 from polybench.protocol.interpreter import OWN_INTERPRETER
 from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.doctor import diagnose
-from polybench.runner.progress import ConfigurationProgress
+from polybench.runner.progress import ConfigurationProgress, NullProgress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import resume_study, run_study
 from polybench.schema.encoding import encode
@@ -115,7 +115,7 @@ class StreamingStore(Store):
         return {path.name: path.read_bytes()[-_MAX_LOG_BYTES:] for path in paths if path.is_file()}
 
 
-class StreamingProgress:
+class StreamingProgress(NullProgress):
     """Sends progress reports to the driver."""
 
     def __init__(self, send: Send) -> None:

@@ -156,6 +156,11 @@ def _start_seconds(groups: Sequence[Sequence[Configuration]], past: PastMeasurem
     return sum(max(_start(configuration, past) for configuration in group) for group in groups)
 
 
+def start_seconds(plan: Plan, past: PastMeasurements) -> dict[str, float]:
+    """Return the expected seconds of each configuration's cold start, by name."""
+    return {configuration.name: _start(configuration, past) for configuration in plan.configurations}
+
+
 def _start(configuration: Configuration, past: PastMeasurements) -> float:
     return past.start_seconds.get(configuration.name) or engine_spec(configuration).startup_seconds
 

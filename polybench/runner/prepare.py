@@ -11,6 +11,7 @@ from polybench.errors import mask
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
+from polybench.planning.estimate import start_seconds
 from polybench.planning.plan import Plan
 from polybench.results.document import DocumentHeader
 from polybench.runner.checkpoint import CheckpointStore
@@ -18,8 +19,8 @@ from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.scratch import exclusive_lock, scratch_folder
 from polybench.runner.state import StudyState
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.storage.past_durations import CheckScope, estimate_duration
-from polybench.storage.store import Store
+from polybench.storage.past_durations import CheckScope, estimate_duration, past_measurements
+from polybench.storage.store import Store, results_folder
 
 
 @contextlib.contextmanager
@@ -49,7 +50,9 @@ def prepare(
         timer = PhaseTimer(progress)
         with timer.phase("data"):
             files = shared_files.write(plan, scratch)
-        timer.estimate = estimate_duration(plan, store, header.host, check=parity_check)
+        past = past_measurements(plan, store or Store(results_folder()), header.host)
+        timer.estimate = estimate_duration(plan, past, check=parity_check)
+        timer.start_seconds = start_seconds(plan, past)
         state = StudyState(
             plan,
             files,

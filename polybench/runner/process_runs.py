@@ -231,6 +231,8 @@ class ProcessRuns:
 
         workers: Workers = {}
         for part in self._starts(group, number):
+            if len(part) == 1:
+                self._state.phase_timer.start_of(part[0].configuration.name)
             started = {run.configuration.name: (run, stack.enter_context(self._start(run, number))) for run in part}
             request_all(started, load_request, ConfigurationRun.record_loaded, self._study.timeout)
             workers |= started

@@ -22,6 +22,22 @@ class ConfigurationProgress(NamedTuple):
     median_step_seconds: float | None
 
 
+class PhaseProgress(NamedTuple):
+    """A phase that begins, or a part of one.
+
+    Attributes:
+        name: what happens in it, such as "parity check".
+        seconds: expected duration, learned from earlier studies; 0 if it is unknown.
+        seconds_left: maximum expected seconds until the study ends, with this phase; None if that has not changed.
+        is_timed: True if steps are timed in it: nothing may use the CPU then.
+    """
+
+    name: str
+    seconds: float
+    seconds_left: float | None = None
+    is_timed: bool = False
+
+
 class Progress(Protocol):
     """Receives progress reports, only between measurements."""
 
@@ -31,6 +47,10 @@ class Progress(Protocol):
 
     def on_time_left(self, seconds: float) -> None:
         """Report the maximum expected remaining time of the study."""
+        ...
+
+    def on_phase(self, phase: PhaseProgress) -> None:
+        """Report a phase that begins, for a progress bar."""
         ...
 
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
@@ -49,6 +69,9 @@ class NullProgress:
         """Ignore the report."""
 
     def on_time_left(self, seconds: float) -> None:
+        """Ignore the report."""
+
+    def on_phase(self, phase: PhaseProgress) -> None:
         """Ignore the report."""
 
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
@@ -81,18 +104,28 @@ class CallbackProgress(NullProgress):
 Phase = Literal["data", "parity", "process_starts", "rounds", "allocation_count", "native_trace", "trainings"]
 """Fields of `Estimate` and `PhaseSeconds`."""
 _IN_EACH_PROCESS_RUN = ("process_starts", "rounds")
+_NAMES: Mapping[Phase, str] = {
+    "data": "preparing data",
+    "parity": "parity check",
+    "process_starts": "starting and warming up",
+    "rounds": "measuring",
+    "allocation_count": "counting allocations",
+    "native_trace": "counting native allocations",
+    "trainings": "training whole epochs",
+}
 
 
 class PhaseTimer:
     """Timer of one study. A phase may occur several times, as rounds do in each process run.
 
     Reports the remaining time at the beginning of each long phase. `estimate` has the expected total seconds of
-    each phase.
+    each phase, `start_seconds` those of each configuration's cold start.
     """
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.estimate = ZERO_ESTIMATE
+        self.start_seconds: Mapping[str, float] = {}
         self._seconds: dict[str, dict[int, float]] = {phase: {} for phase in Estimate._fields}
         """By phase and number of the process run, which is 0 until the first one starts."""
         self._process_run = 0
@@ -106,12 +139,21 @@ class PhaseTimer:
     @contextlib.contextmanager
     def phase(self, phase: Phase, earlier_seconds: float = 0.0) -> Iterator[None]:
         """Time a phase, in addition to an earlier part of it; a phase that raises an exception does not count."""
+        left = self.remaining_seconds(phase)
         if phase not in ("rounds", "allocation_count"):  # they directly follow the process starts
-            self.progress.on_time_left(self.remaining_seconds(phase))
+            self.progress.on_time_left(left)
+        seconds = self._remaining_in_phase(phase)
+        if phase in _IN_EACH_PROCESS_RUN:
+            seconds /= self._process_runs_left
+        self.progress.on_phase(PhaseProgress(_NAMES[phase], seconds, left, phase in ("rounds", "trainings")))
         start = time.monotonic() - earlier_seconds
         yield
-        seconds = self._seconds[phase]
-        seconds[self._process_run] = seconds.get(self._process_run, 0.0) + time.monotonic() - start
+        runs = self._seconds[phase]
+        runs[self._process_run] = runs.get(self._process_run, 0.0) + time.monotonic() - start
+
+    def start_of(self, configuration: str) -> None:
+        """Report that a configuration starts alone, as a part of the process starts."""
+        self.progress.on_phase(PhaseProgress(f"starting {configuration}", self.start_seconds.get(configuration, 0.0)))
 
     def remaining_seconds(self, now: Phase) -> float:
         """Estimate the seconds from the beginning of phase `now` to the end of the study."""

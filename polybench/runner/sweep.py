@@ -23,7 +23,7 @@ from polybench.runner.checkpoint import (
     SweepSpec,
 )
 from polybench.runner.prepare import new_header
-from polybench.runner.progress import ConfigurationProgress, Progress
+from polybench.runner.progress import ConfigurationProgress, PhaseProgress, Progress
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import StudyInTurns, resume_in_turns, run_in_turns
 from polybench.schema import units
@@ -202,6 +202,9 @@ class _PrefixedProgress:
 
     def on_time_left(self, seconds: float) -> None:
         """Ignore the report, since it is only the remaining time of the current point."""
+
+    def on_phase(self, phase: PhaseProgress) -> None:
+        self._progress.on_phase(phase._replace(seconds_left=None))
 
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
         self._progress.on_configurations(configurations)

@@ -18,7 +18,7 @@ from polybench.schema.metadata import Host, PhaseSeconds
 from polybench.schema.options import Study, Workload
 from polybench.schema.result import Startup
 from polybench.schema.study import SCHEMA
-from polybench.storage.store import Store, results_folder
+from polybench.storage.store import Store
 from polybench.storage.summaries import Filters, PartialDocument, PartialResult
 
 CheckScope = Literal["new", "all", "only"]
@@ -45,14 +45,13 @@ class _Document(PartialDocument, kw_only=True):
     phase_seconds: PhaseSeconds | None = None
 
 
-def estimate_duration(plan: Plan, store: Store | None, host: Host, *, check: CheckScope = "new") -> Estimate:
-    """Estimate how long the plan's study takes, from the studies of this machine in the store, or the default folder.
+def estimate_duration(plan: Plan, past: PastMeasurements, *, check: CheckScope = "new") -> Estimate:
+    """Estimate how long the plan's study takes, from earlier studies of this machine.
 
     Args:
         check: scope of the parity check: "new" skips it if an earlier study has passed it, "all" repeats it,
             and "only" estimates nothing else.
     """
-    past = past_measurements(plan, store or Store(results_folder()), host)
     found = estimate(plan, past._replace(all_checked=past.all_checked and check == "new"))
     return ZERO_ESTIMATE._replace(parity=found.parity) if check == "only" else found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -13,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from polybench.cli.live import LiveTable, progress_on_stderr
-from polybench.runner.progress import ConfigurationProgress
+from polybench.runner.progress import ConfigurationProgress, PhaseProgress
 
 
 def test_prints_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,22 +77,78 @@ def test_a_terminal_with_too_few_lines_shows_the_stage_only() -> None:
     assert [line for line in on_screen(screen_of(many, height=20)) if line] == ["round 1 of 5"]
 
 
-def test_the_bar_shows_the_completed_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("polybench.cli.live.time.monotonic", lambda: now)
+class Terminal:
+    """A live table with a clock that only the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("polybench.cli.live.time.monotonic", lambda: self.now)
+        screen = Console(file=io.StringIO(), force_terminal=True, width=100, no_color=True)
+        self.table = LiveTable(Live(console=screen, auto_refresh=False, transient=True))
+
+    def bar(self) -> float | None:
+        """Return the completed share in percent; None without a bar."""
+        for grid in self.table._bar():
+            if isinstance(grid, Table):
+                bar = next(iter(grid.columns[0].cells))
+                assert isinstance(bar, ProgressBar)
+                return bar.percentage_completed
+        return None
+
+    def phase(self) -> str:
+        """Return the line below the bar."""
+        return str(self.table._bar()[-1])
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(monkeypatch)
+
+
+def test_the_bar_shows_the_completed_share(terminal: Terminal) -> None:
+    terminal.now = 30.0
+    terminal.table.on_time_left(10.0)
+    assert terminal.bar() == pytest.approx(75)
+    terminal.now = 35.0
+    assert terminal.bar() == pytest.approx(87.5)
+    terminal.now = 41.0
+    assert terminal.bar() is None  # later than expected: the remaining time is unknown
+
+
+def test_a_phase_shows_its_seconds_and_says_if_it_takes_longer_than_expected(terminal: Terminal) -> None:
+    terminal.table.on_phase(PhaseProgress("parity check", 30.0, seconds_left=90.0))
+    terminal.now = 12.0
+    assert terminal.phase() == "parity check: 12 of about 30 s"
+    terminal.now = 45.0
+    assert terminal.phase() == "parity check: 45 s, longer than the expected 30 s"
+    late = terminal.bar()
+    terminal.now = 75.0  # only the later phases are left
+    assert late == pytest.approx(100 * 45 / (45 + 60))
+    assert terminal.bar() == pytest.approx(100 * 75 / (75 + 60))
+    terminal.table.on_phase(PhaseProgress("starting flux/cpu", 20.0))
+    terminal.now = 80.0
+    assert terminal.phase() == "starting flux/cpu: 5 of about 20 s"
+    terminal.table.on_phase(PhaseProgress("counting allocations", 0.0))
+    terminal.now = 83.0
+    assert terminal.phase() == "counting allocations: 3 s"
+
+
+def test_the_table_is_drawn_every_second_but_not_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polybench.cli.live._TICK_SECONDS", 0.001)
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100, no_color=True)
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with Live(console=Console(file=screen, force_terminal=True), auto_refresh=False) as live:
         table = LiveTable(live)
-        now = 30.0
-        table.on_time_left(10.0)
-        (grid,) = table._bar()
-        assert isinstance(grid, Table)
-        bar = next(iter(grid.columns[0].cells))
-        assert isinstance(bar, ProgressBar)
-        assert bar.percentage_completed == pytest.approx(75)
-        now = 41.0
-        assert table._bar() == []  # later than expected: the remaining time is unknown
+        drawn, draw = threading.Semaphore(0), table._draw
+        monkeypatch.setattr(table, "_draw", lambda: (draw(), drawn.release()))
+        with table.ticking():
+            table.on_phase(PhaseProgress("parity check", 10.0))
+            for _ in range(3):
+                assert drawn.acquire(timeout=10)
+            table.on_phase(PhaseProgress("measuring", 10.0, is_timed=True))
+            time.sleep(0.02)  # a tick that had begun ends
+            while drawn.acquire(blocking=False):
+                pass
+            assert not drawn.acquire(timeout=0.1)
 
 
 @pytest.mark.parametrize("fails", [False, True])

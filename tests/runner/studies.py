@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from polybench.data import synthetic
-from polybench.runner.progress import NullProgress
+from polybench.runner.progress import NullProgress, PhaseProgress
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
@@ -30,12 +30,16 @@ class RecordingProgress(NullProgress):
         self.stages: list[str] = []
         self.warnings: list[str] = []
         self.seconds_left: list[float] = []
+        self.phases: list[PhaseProgress] = []
 
     def on_stage(self, text: str) -> None:
         self.stages.append(text)
 
     def on_time_left(self, seconds: float) -> None:
         self.seconds_left.append(seconds)
+
+    def on_phase(self, phase: PhaseProgress) -> None:
+        self.phases.append(phase)
 
     def on_warning(self, text: str) -> None:
         self.warnings.append(text)

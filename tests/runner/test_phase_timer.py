@@ -61,6 +61,24 @@ def test_the_remaining_time_includes_all_later_phases(time: Time) -> None:
     )
 
 
+def test_each_phase_reports_what_is_expected_of_it(time: Time) -> None:
+    progress = RecordingProgress()
+    timer = PhaseTimer(progress)
+    timer.estimate = Estimate(1.0, 10.0, 30.0, 60.0, 2.0, 0.0, 0.0)
+    timer.start_seconds = {"flux/cpu": 25.0}
+    run_phase(timer, time, "parity", 11.0)
+    timer.start_process_run(3)
+    timer.start_of("flux/cpu")
+    run_phase(timer, time, "process_starts", 14.0)
+    run_phase(timer, time, "rounds", 5.0)
+    assert [(phase.name, phase.seconds, phase.is_timed) for phase in progress.phases] == [
+        ("parity check", 10.0, False),
+        ("starting flux/cpu", 25.0, False),
+        ("starting and warming up", 10.0, False),
+        ("measuring", 20.0, True),
+    ]
+
+
 def test_groups_of_configurations_share_the_time_of_a_process_run(time: Time) -> None:
     progress = RecordingProgress()
     timer = PhaseTimer(progress)

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from polybench.machine import host
-from polybench.planning.estimate import NO_PAST_MEASUREMENTS, estimate
-from polybench.planning.plan import resolve
+from polybench.planning.estimate import NO_PAST_MEASUREMENTS, Estimate, estimate
+from polybench.planning.plan import Plan, resolve
 from polybench.results.document import study_toml
-from polybench.schema.metadata import PhaseSeconds
+from polybench.schema.metadata import Host, PhaseSeconds
 from polybench.schema.options import Study
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument
-from polybench.storage.past_durations import estimate_duration, past_measurements
+from polybench.storage.past_durations import CheckScope, estimate_duration, past_measurements
 from polybench.storage.store import Store
 from tests.factories import WORKLOAD, measured, study
 
@@ -49,19 +49,23 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
+def estimated(plan: Plan, store: Store, host: Host, check: CheckScope = "new") -> Estimate:
+    return estimate_duration(plan, past_measurements(plan, store, host), check=check)
+
+
 def test_same_configurations_take_the_same_time(store: Store) -> None:
     store.save(document())
     plan = resolve(STUDY)
-    found = estimate_duration(plan, store, document().host, check="all")
+    found = estimated(plan, store, document().host, check="all")
     assert found.total == pytest.approx(0.5 + 6 + 17 + 25 + 2 + 7.5)
-    assert estimate_duration(plan, store, document().host).parity == 0  # a passed check is cached
-    assert estimate_duration(plan, store, document().host, check="only").total == pytest.approx(6)
+    assert estimated(plan, store, document().host).parity == 0  # a passed check is cached
+    assert estimated(plan, store, document().host, check="only").total == pytest.approx(6)
 
 
 def test_fewer_processes_save_only_the_later_starts(store: Store) -> None:
     store.save(document())
     quick = resolve(STUDY.quick())
-    found = estimate_duration(quick, store, document().host)
+    found = estimated(quick, store, document().host)
     assert (found.process_starts, found.allocation_count, found.native_trace) == (7.0, 2.0, 7.5)
     assert 0 < found.rounds <= 10
 
@@ -83,7 +87,7 @@ def test_failed_check_is_expected_again(store: Store) -> None:
     failed = document()
     failed.results[1].parity = ParityCheck("fail", "no")
     store.save(failed)
-    assert estimate_duration(resolve(STUDY), store, failed.host).parity == 6.0
+    assert estimated(resolve(STUDY), store, failed.host).parity == 6.0
 
 
 def test_newest_study_is_used(store: Store) -> None:
@@ -110,15 +114,15 @@ def test_study_without_counting_does_not_predict_counting(store: Store) -> None:
         phase_seconds=msgspec.structs.replace(PHASES, allocation_count=0.0, native_trace=0.0),
     )
     store.save(newer)
-    default, found = estimate(resolve(STUDY)), estimate_duration(resolve(STUDY), store, newer.host)
+    default, found = estimate(resolve(STUDY)), estimated(resolve(STUDY), store, newer.host)
     assert min(default.allocation_count, default.native_trace) > 0
     assert found.native_trace > 0
     assert found.allocation_count > 0
     assert found.process_starts == sum(PHASES.process_starts)
     store.save(document())
-    found = estimate_duration(resolve(STUDY), store, newer.host)
+    found = estimated(resolve(STUDY), store, newer.host)
     assert (found.allocation_count, found.native_trace) == (2.0, 7.5)
-    without = estimate_duration(resolve(without_metrics), store, newer.host)
+    without = estimated(resolve(without_metrics), store, newer.host)
     assert (without.allocation_count, without.native_trace) == (0.0, 0.0)
 
 
