@@ -28,6 +28,7 @@ from polybench.render import FORMATS, TABLE_FORMATS, check_format
 from polybench.schema.metadata import Tag
 from polybench.schema.options import (
     MAX_THREADS_PER_CORE,
+    QUICK_BUDGET,
     RENAME,
     Precision,
     Study,
@@ -331,7 +332,7 @@ WORKLOAD = _panel(
 MEASUREMENT = _panel(
     MEASUREMENT_PANEL,
     _option("processes", "Fresh processes per configuration; confidence intervals are over processes."),
-    _option("quick", "One process and at most 10 s of timing, without a verdict."),
+    _option("quick", f"One process and at most {QUICK_BUDGET:g} s of timing, without a verdict."),
     _option("rounds_per_process", "Rounds per process.", show_default="as many as --margin and --budget allow"),
     _option("steps_per_round", "Timed steps per round.", show_default="as many as take half a second"),
     _option("epochs", "Whole epochs to train as well, once per seed.", show_default="none"),

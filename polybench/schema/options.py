@@ -56,8 +56,8 @@ WARMUP_STEPS_PER_BLOCK = 2
 """Untimed steps at the start of each timing block: after a reset they reallocate gradients and optimizer
 state."""
 
-QUICK_BUDGET = 10.0
-"""Maximum timed seconds of `--quick`: enough for 5 rounds of a few engines."""
+QUICK_BUDGET = 6.0
+"""Maximum timed seconds of `--quick`: enough for 5 short rounds of a few engines."""
 
 _DEFAULT_MAX_EPOCHS = 20
 """Maximum epochs of a training with a target accuracy, if `epochs` is not given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -75,6 +76,7 @@ def folder(shared_folders: Path) -> Path:
             ),
         ):
             assert invoke(*command, *where).exit_code == 0
+            time.sleep(1)  # `last` and lists order studies by their second
     return folder
 
 
