@@ -27,6 +27,7 @@ def diff(
         list[str] | None,
         typer.Option(
             "--fail-if",
+            metavar="VERDICT=PERCENT",
             help="Condition for exit code 1, VERDICT=PERCENT. slower=5%: a configuration is slower and its"
             " step takes 5% more time, corrected for machine drift; also faster=5%. The exit code is 4 if no"
             " configuration has a verdict.",

@@ -36,6 +36,7 @@ def merge(
         list[str] | None,
         typer.Option(
             "--price",
+            metavar="DEVICE=DOLLARS",
             help="Price in dollars per hour: --price HOST:cpu=0.24, or cpu=0.24 for all machines; cpu-16"
             " is for machines with 16 threads.",
         ),

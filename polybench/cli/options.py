@@ -248,6 +248,7 @@ WORKLOAD = _panel(
         "env",
         "Environment of engines such as torch@old: --env old=PATH. PATH is a folder with bin/python and that"
         " framework, a Python executable or a Julia project. polybench installs nothing into it.",
+        metavar="NAME=PATH",
         kind=list[str] | None,
         read=lambda texts: parse_paths(texts, "--env"),
     ),
@@ -287,6 +288,7 @@ WORKLOAD = _panel(
     _option(
         "lr_schedule",
         "Learning rate from a step on, STEP=RATE: --lr-schedule 40000=0.01 --lr-schedule 60000=0.001.",
+        metavar="STEP=RATE",
         kind=list[str] | None,
         read=parse_lr_schedule,
         show_default=_MODEL_DEFAULT,
@@ -408,6 +410,7 @@ OUTPUT = _panel(
         "prices",
         "Price in dollars per hour: --price cpu=0.24 --price cuda=3.06; cpu-16=0.12 for a machine with 16 threads.",
         "--price",
+        metavar="DEVICE=DOLLARS",
         kind=list[str] | None,
         read=parse_prices,
     ),
@@ -427,6 +430,7 @@ OUTPUT = _panel(
         "tags",
         "Tag of the study, to select it later: polybench list --tag ci. May be repeated.",
         "--tag",
+        metavar="TAG",
         kind=list[str] | None,
         read=parse_tags,
     ),
@@ -481,11 +485,15 @@ def parse_filters(
     until: Annotated[str | None, typer.Option("--until", help="Last date, inclusive: 2026-11-30 (UTC).")] = None,
     version: Annotated[
         list[str] | None,
-        typer.Option("--version", help="Version of a package: torch=2.13 selects 2.13.0 and 2.13.1. May be repeated."),
+        typer.Option(
+            "--version",
+            metavar="PACKAGE=VERSION",
+            help="Version of a package: torch=2.13 selects 2.13.0 and 2.13.1. May be repeated.",
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Title: nightly*, for example.")] = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="Tag: ci or lr=*, for example. May be repeated.")
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="Tag: ci or lr=*, for example. May be repeated.")
     ] = None,
 ) -> Filters:
     """Parse the filters; raise BadInput for an invalid date or version."""

@@ -37,6 +37,7 @@ def flux(
         list[str] | None,
         typer.Option(
             "--add-package",
+            metavar="NAME",
             help="Julia package for lux or a variant: Enzyme, Lux, MKL, Mooncake, Reactant. May be repeated.",
         ),
     ] = None,

@@ -9,7 +9,7 @@ from polybench.render import overhead as overhead_table
 from polybench.render import sweep as sweep_table
 from polybench.render.table import Table, TableOptions
 from polybench.schema import units
-from polybench.schema.measurements import OverheadDocument, SweepDocument
+from polybench.schema.measurements import OverheadDocument, PointReference, PointResult, SweepDocument, SweepPoint
 
 
 def build_sweep_view(sweep: SweepDocument, number: int) -> View:
@@ -21,6 +21,7 @@ def build_sweep_view(sweep: SweepDocument, number: int) -> View:
         "header_lines": [*table.title, *(_axis(*axis) for axis in sweep.axes.items())],
         "all_figures": list(figure_views({"sweep": sweep}, f"s{number}")),
         "configurations": [result.configuration for _, result in sweep_table.sort_points(sweep)],
+        "labels": [_label(sweep, *one) for one in sweep_table.sort_points(sweep)],
         "points": [(units.format_point(point.parameters), point.id) for point in sweep.points],
     }
 
@@ -43,6 +44,7 @@ def build_overhead_view(overhead: OverheadDocument, number: int) -> View:
 def _view(document: Any, number: int, table: Table) -> View:
     return {
         "template": "sweep.html.j2",
+        "labels": [],
         "id": f"s{number}",
         "study": document,
         "summary": table.summary,
@@ -60,6 +62,13 @@ def sweep_title(document: SweepDocument | OverheadDocument) -> str:
         return document.title or f"{units.format_model(document.model, document.pass_)}, overhead of a step"
     axes = " and ".join(axis.replace("_", " ") for axis in document.axes)
     return document.title or f"{units.format_model(document.model, document.pass_)} over {axes}"
+
+
+def _label(sweep: SweepDocument, point: SweepPoint, result: PointResult) -> str:
+    """Return the mark of a row: of the point with the highest throughput, and of those without a difference to it."""
+    if sweep.inconclusive_reason or PointReference(result.configuration, point.parameters) not in sweep.fastest:
+        return ""
+    return "fastest" if len(sweep.fastest) == 1 else "among the fastest"
 
 
 def headline(sweep: SweepDocument) -> str:

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from polybench.cli import app
+from tests.commands import printed
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +46,10 @@ def test_every_command_is_documented_and_tested(name: str) -> None:
     assert documented, f"polybench {name}: add it to README.md's table of commands, or describe it in a page of docs/"
     words = r'",\s*"'.join(name.split())
     assert re.search(rf'"{words}"|"{name}[ "]', TESTS), f"polybench {name}: add a test that calls it to tests/cli"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_that_may_be_repeated_show_the_form_of_a_value(name: str) -> None:
+    shown = printed(*name.split(), "--help")
+    wrong = re.findall(r"--[\w-]+.*<list\[", shown)
+    assert not wrong, f"polybench {name}: give the option a metavar, such as NAME=PATH"

@@ -22,6 +22,7 @@ from polybench.figures import FIGURES
 from polybench.html_report import StudySection, render_report
 from polybench.html_report.study_section import build_view, headline, parity_views, results_table
 from polybench.results.comparisons import add_comparisons
+from polybench.schema.measurements import PointReference
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, to_json
@@ -197,6 +198,18 @@ def test_sweep_has_curves_best_points_and_a_table() -> None:
     assert "<h3>Time and cost per epoch</h3>" in page
     nothing = msgspec.structs.replace(full_sweep(), points=[], curves=[], fastest=[], thread_pools=[])
     assert "Nothing was measured." in render_report([nothing])
+
+
+def test_the_best_points_of_a_sweep_are_marked_unless_it_is_inconclusive() -> None:
+    sweep = full_sweep()
+    best, *_ = sweep.fastest
+    others = [point for point in sweep.points if point.parameters != best.parameters]
+    assert render_report([msgspec.structs.replace(sweep, fastest=[best])]).count('class="label good">fastest<') == 1
+    same = [best, PointReference(best.configuration, others[0].parameters)]
+    page = render_report([msgspec.structs.replace(sweep, fastest=same)])
+    assert page.count('class="label good">among the fastest<') == 2
+    page = render_report([msgspec.structs.replace(sweep, inconclusive_reason="the machine was busy")])
+    assert 'class="label good"' not in page
 
 
 def test_texts_of_a_sweep_are_escaped() -> None:
