@@ -36,7 +36,9 @@ def show(
     options: OutputOptions,
     prices: Mapping[str, float] | None = None,
     title: Annotated[str | None, typer.Option("--title", help="With `last`: newest title like nightly*.")] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="With `last`: newest tag like ci; repeatable.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="With `last`: newest tag like ci; repeatable.")
+    ] = None,
 ) -> None:
     """Print a saved study in any format, or another saved document in the formats of its command.
 
