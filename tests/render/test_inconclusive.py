@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ from polybench.figures import FIGURES, draw
 from polybench.figures.figure import HOLLOW, Figure, NoData
 from polybench.html_report import render_report, study_section, sweep_section
 from polybench.html_report.routes import Router
+from polybench.html_report.server_pages import DIFF, HISTORY, LIST, REPORT
 from polybench.html_report.study_section import StudySection
-from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render, study_list
 from polybench.results.comparisons import add_comparisons
 from polybench.results.sweep import build_sweep_document
 from polybench.schema.analyses import DiffDocument, HistoryDocument, MergeDocument
-from polybench.schema.documents import kind_of
+from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
 from polybench.schema.metadata import PublishedResult
 from polybench.schema.metrics import METRICS
@@ -36,6 +38,7 @@ from polybench.schema.result import MeanStepTime, Startup
 from polybench.schema.study import StudyDocument, to_json
 from polybench.storage.store import Store
 from polybench.storage.summaries import summarize_document
+from tests.commands import printed_json
 from tests.factories import layers, measured, saved_again, study
 from tests.figures.documents import full_overhead
 
@@ -98,6 +101,15 @@ DOCUMENTS: list[Callable[[], Any]] = [
     disturbed, swept, compared, merged, timed_layers, measured_again, refuted_fit,
 ]  # fmt: skip
 each_document = pytest.mark.parametrize("make", DOCUMENTS, ids=lambda make: make.__name__)
+
+NO_COMPARISON = {"peak", "allocations"}
+"""Kinds of documents that compare no times. Explanations have a test of their own."""
+
+
+def test_every_kind_of_document_is_rendered() -> None:
+    rendered = {kind_of(make().schema) for make in DOCUMENTS}
+    assert rendered == {*DOCUMENT_KINDS} - NO_COMPARISON - {"explanation"}
+    assert rendered | NO_COMPARISON >= {spec.kind for spec in FIGURES.values()}
 
 
 def unmarked(text: str) -> list[str]:
@@ -167,6 +179,7 @@ def test_notebooks_and_rows_mark_it(make: Callable[[], Any]) -> None:
     result: Any = getattr(results, f"{kind.title()}Result")(document)
     assert unmarked(result._repr_markdown_()) == []
     assert unmarked(str(result)) == []
+    assert unmarked(repr(result)) == []
     for row in result.rows():
         ratios = {name: row[name] for name in ("speedup", "ratio", "relative_cost") if row.get(name)}
         if any(RATIO.search(f"{ratio:.4g}") for ratio in ratios.values()):
@@ -199,11 +212,26 @@ def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     for one in (document, quiet(), sweep, refuted_fit()):
         store.save(one)
     router = Router(store)
-    addresses = ("/", "/history", f"/diff?a={quiet().id}&b={document.id}")
-    for page in (report, *(router.dispatch(address).page.text for address in addresses)):
+    saved = [one.id for one in (document, sweep, refuted_fit())]
+    addresses = [LIST, HISTORY, f"{DIFF}?a={quiet().id}&b={document.id}", *(f"{REPORT}?id={one}" for one in saved)]
+    assert {one.partition("?")[0] for one in addresses} == {*router._routes}
+    responses = [router.dispatch(address) for address in addresses]
+    assert {response.status for response in responses} == {HTTPStatus.OK}
+    for page in (report, *(response.page.text for response in responses)):
         visible = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
         step_times = re.sub(r"27[12]\.?\d* ms|27\.2 ms", "", visible)  # of both engines, side by side
         assert unmarked(step_times) == []
     summary = summarize_document(document.id, to_json(document), 0.0)
     assert summary.fastest is not None
     assert summary.fastest.inconclusive
+
+
+@pytest.mark.parametrize("width", [80, 120, None])
+def test_list_marks_it_in_terminals_of_every_width(width: int | None, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for one in (disturbed(), swept()):
+        store.save(one)
+    found = study_list.render(printed_json("list", "--results", tmp_path), width, show_points=True)
+    _, _, *rows = found.partition("\n\n")[0].splitlines()
+    assert len(rows) == 2
+    assert all("(inconclusive)" in row for row in rows)
