@@ -44,6 +44,8 @@ def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: b
     while width is not None and len(names) > _NECESSARY and sum(widths[name] + 2 for name in names) - 2 > width:
         names.pop()
     if width is not None:
+        if sum(widths[name] + 2 for name in names) - 2 > width:
+            names.remove("age")  # the ID starts with the date
         _shorten(studies, widths, names, width)
     room = (width or 0) - sum(widths[name] + 2 for name in names)
     if "title" not in names and room >= _MIN_TITLE_WIDTH and any(study["title"] for study in studies):
