@@ -75,6 +75,7 @@ class LiveTable(_Warnings):
         self._ends_at: float | None = None
         self._phase: PhaseProgress | None = None
         self._phase_started_at = 0.0
+        self._later_seconds = 0.0
         self._may_tick = threading.Event()
 
     def on_stage(self, text: str) -> None:
@@ -92,6 +93,7 @@ class LiveTable(_Warnings):
         self._phase, self._phase_started_at = phase, time.monotonic()
         if phase.seconds_left is not None:
             self._ends_at = self._phase_started_at + phase.seconds_left
+            self._later_seconds = phase.seconds_left - phase.seconds
         if phase.is_timed:
             self._may_tick.clear()
         else:
@@ -143,8 +145,7 @@ class LiveTable(_Warnings):
         now = time.monotonic()
         phase = [] if self._phase is None else [Text(self._phase_text(now), style="dim", no_wrap=True)]
         left = 0.0 if self._ends_at is None else self._ends_at - now
-        if self._phase is not None and self._phase.seconds_left is not None:  # a late phase does not use up the others
-            left = max(left, self._phase.seconds_left - self._phase.seconds)
+        left = max(left, self._later_seconds)  # a late phase does not use up the others
         if left < 1:
             return [*phase]
         line = Table.grid(padding=(0, 2))

@@ -276,6 +276,7 @@ class ProcessRuns:
         request = calls.measure_block(min(CALIBRATION_STEPS, steps_in_epoch))
         cost = sum(operation.relative_cost for operation in self._operations)
         for name, (_, worker) in list(workers.items()):
+            self._state.phase_timer.block_of(name, "warming up")
             with record_failure(workers, name):
                 seconds.append(cost * min(worker.request(request, self._study.timeout).step_times))
         return budget.calibrate(seconds, steps_in_epoch) if seconds else None
@@ -299,6 +300,7 @@ class ProcessRuns:
         spare = budget.start_round(done)
         for name in schedule.order_of_round(list(workers), self._study.seed, number, done):
             run, worker = workers[name]
+            self._state.phase_timer.block_of(name, "measuring")
             with record_failure(workers, name):
                 for operation in self._operations:
                     operation.measure(run, worker, budget, steps)

@@ -155,6 +155,10 @@ class PhaseTimer:
         """Report that a configuration starts alone, as a part of the process starts."""
         self.progress.on_phase(PhaseProgress(f"starting {configuration}", self.start_seconds.get(configuration, 0.0)))
 
+    def block_of(self, configuration: str, what: str) -> None:
+        """Report a timing block that begins, as a part of the rounds; `what` is "measuring" or "warming up"."""
+        self.progress.on_phase(PhaseProgress(f"{what}: {configuration}", 0.0, is_timed=True))
+
     def remaining_seconds(self, now: Phase) -> float:
         """Estimate the seconds from the beginning of phase `now` to the end of the study."""
         phases = list(Estimate._fields)

@@ -133,6 +133,14 @@ def test_a_phase_shows_its_seconds_and_says_if_it_takes_longer_than_expected(ter
     assert terminal.phase() == "counting allocations: 3 s"
 
 
+def test_a_late_part_of_a_phase_keeps_the_bar_of_the_later_phases(terminal: Terminal) -> None:
+    terminal.table.on_phase(PhaseProgress("measuring", 10.0, seconds_left=30.0, is_timed=True))
+    for terminal.now in (5.0, 50.0):
+        terminal.table.on_phase(PhaseProgress("measuring: torch/cpu", 0.0, is_timed=True))
+        assert terminal.phase() == "measuring: torch/cpu"
+    assert terminal.bar() == pytest.approx(100 * 50 / (50 + 20))
+
+
 def test_the_table_is_drawn_every_second_but_not_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polybench.cli.live._TICK_SECONDS", 0.001)
     screen = io.StringIO()

@@ -71,11 +71,13 @@ def test_each_phase_reports_what_is_expected_of_it(time: Time) -> None:
     timer.start_of("flux/cpu")
     run_phase(timer, time, "process_starts", 14.0)
     run_phase(timer, time, "rounds", 5.0)
+    timer.block_of("flux/cpu", "warming up")
     assert [(phase.name, phase.seconds, phase.is_timed) for phase in progress.phases] == [
         ("parity check", 10.0, False),
         ("starting flux/cpu", 25.0, False),
         ("starting and warming up", 10.0, False),
         ("measuring", 20.0, True),
+        ("warming up: flux/cpu", 0.0, True),
     ]
 
 
