@@ -63,6 +63,10 @@ def _environment() -> Any:
         """Allow line breaks after `+` and `/`, as in `torch+channels_last/cpu`."""
         return Markup(re.sub(r"([+/])", r"\1<wbr>", str(escape(name))))
 
+    def keep_options(text: str) -> Markup:
+        """Prevent line breaks inside of options, as in `--same-machine`."""
+        return Markup(re.sub(r"(--[a-z][a-z-]+)", r'<span class="option">\1</span>', str(escape(text))))
+
     def headings(section: Markup) -> list[tuple[str, Markup]]:
         """List IDs and titles of the headings of a section, for its table of contents."""
         return [(one, Markup(title)) for one, title in re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', section)]
@@ -72,7 +76,12 @@ def _environment() -> Any:
         colour = engine_colour(configuration)
         return f"light-dark({colour}, {DARK_COLOURS[colour]})"
 
-    environment.filters |= {"soft_break": soft_break, "headings": headings, "swatch": swatch}
+    environment.filters |= {
+        "soft_break": soft_break,
+        "keep_options": keep_options,
+        "headings": headings,
+        "swatch": swatch,
+    }
     return environment
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import overhead as overhead_table
 from polybench.render import sweep as sweep_table
-from polybench.render.table import Table, TableOptions
+from polybench.render.table import Table, TableOptions, name_text
 from polybench.schema import units
 from polybench.schema.measurements import OverheadDocument, PointReference, PointResult, SweepDocument, SweepPoint
 
@@ -18,7 +18,7 @@ def build_sweep_view(sweep: SweepDocument, number: int) -> View:
     return _view(sweep, number, table) | {
         "title": sweep_title(sweep),
         "headline": headline(sweep),
-        "header_lines": [*table.title, *(_axis(*axis) for axis in sweep.axes.items())],
+        "header_lines": [*_header_lines(sweep, table), *(_axis(*axis) for axis in sweep.axes.items())],
         "all_figures": list(figure_views({"sweep": sweep}, f"s{number}")),
         "configurations": [result.configuration for _, result in sweep_table.sort_points(sweep)],
         "labels": [_label(sweep, *one) for one in sweep_table.sort_points(sweep)],
@@ -32,7 +32,7 @@ def build_overhead_view(overhead: OverheadDocument, number: int) -> View:
     return _view(overhead, number, table) | {
         "title": sweep_title(overhead),
         "headline": overhead_headline(overhead),
-        "header_lines": [*table.title, _axis("batch_size", overhead.batch_sizes)],
+        "header_lines": [*_header_lines(overhead, table), _axis("batch_size", overhead.batch_sizes)],
         "all_figures": list(figure_views({"overhead": overhead}, f"s{number}")),
         "configurations": [one.configuration for one in overhead.configurations],
         "points": [
@@ -54,6 +54,11 @@ def _view(document: Any, number: int, table: Table) -> View:
         "command": format_command(document.argv),
         "environment": environment_rows(document.host, document.polybench),
     }
+
+
+def _header_lines(document: SweepDocument | OverheadDocument, table: Table) -> list[str]:
+    """Return the tags and the workload; the title is above the headline."""
+    return [*filter(None, [name_text(None, document.tags)]), table.title[-1]]
 
 
 def sweep_title(document: SweepDocument | OverheadDocument) -> str:

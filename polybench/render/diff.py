@@ -101,9 +101,12 @@ def _row(row: DiffRow, corrected_columns: int) -> list[str]:
 
 def _notes(document: DiffDocument) -> Iterator[str]:
     """Yield reasons for rows without a verdict, the number of each verdict, and warnings."""
+    reasons: dict[str, list[str]] = {}
     for row in document.rows:
         if row.reason:
-            yield f"{row.configuration}: {row.verdict}: {row.reason}"
+            reasons.setdefault(f"{row.verdict}: {row.reason}", []).append(row.configuration)
+    for reason, configurations in reasons.items():
+        yield f"{', '.join(configurations)}: {reason}"
     counts = Counter(row.verdict for row in document.rows)
     yield (
         ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
@@ -115,4 +118,4 @@ def _notes(document: DiffDocument) -> Iterator[str]:
             spreads.setdefault(row.spread.description, []).append(row.configuration)
     for text, configurations in spreads.items():
         yield f"{', '.join(configurations)}: spread between studies in the interval of the verdict: {text}"
-    yield from document.warnings
+    yield from (text for text in document.warnings if text not in reasons)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
+from polybench.render.diff import verdicts
 from polybench.schema.analyses import DiffDocument, DiffRow
 from polybench.schema.metadata import ToolVersion
 from polybench.schema.options import RENAME
@@ -234,6 +235,9 @@ def test_anonymous_hosts_may_be_different_machines() -> None:
         found = diff(one, two)
         assert {row.verdict for row in found.rows} == {"inconclusive"}
         assert found.warnings[0].startswith("inconclusive: an anonymous study may come from another machine")
+        reason, counts = verdicts(found).notes
+        assert reason == f"torch/cpu, tf/cpu: {found.warnings[0]}"
+        assert counts.startswith("2 inconclusive")
         assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
 
 

@@ -275,3 +275,14 @@ def test_missing_package_is_named(module: str, name: str, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(BadInput, match=rf"{name} is not installed; pip install 'polybench-dl\[report\]'"):
         render_report([StudySection(study())])
+
+
+def test_options_in_notes_are_not_broken_over_lines_and_titles_of_sweeps_come_once() -> None:
+    sweep = full_sweep()
+    sweep.title = "Sizes & threads"
+    sweep.warnings = ["<b>: try --wait-idle 30s"]
+    report = render_report([sweep])
+    assert '<li>&lt;b&gt;: try <span class="option">--wait-idle</span> 30s</li>' in report
+    head = report.partition("<article")[2].partition("<h2")[0]
+    texts = re.findall(">([^<>]+)<", head)
+    assert sum("Sizes &amp; threads" in text for text in texts) == 1

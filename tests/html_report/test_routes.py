@@ -145,12 +145,14 @@ def test_a_sweep_or_overhead_is_one_line_without_its_points(tmp_path: Path) -> N
 def test_comparison_is_from_older_to_newer_and_can_be_swapped(tmp_path: Path) -> None:
     store = Store(tmp_path)
     old, new = study_at(1), study_at(2)
+    new.title = "A <title>"
     new.results[0] = measured("torch/cpu", 0.02, versions={"torch": "2.13.0"})
     store.save(old)
     store.save(new)
     router = Router(store)
     page = text(router, f"/diff?id={new.id}&id={old.id}")
     assert 'class="change slower"' in page
+    assert f">A &lt;title&gt;</a> ({new.id}) on " in page
     (swapped,) = re.findall(r'href="(/diff[^"]*)"', page)
     assert 'class="change faster"' in text(router, html.unescape(swapped))
     assert "a comparison needs two" in router.dispatch(f"/diff?id={old.id}").page.text
