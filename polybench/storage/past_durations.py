@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -57,10 +57,14 @@ def estimate_duration(plan: Plan, past: PastMeasurements, *, check: CheckScope =
 
 
 def past_measurements(plan: Plan, store: Store, host: Host) -> PastMeasurements:
-    """Collect durations from the newest studies that share the workload and a configuration."""
+    """Collect durations from the newest studies that share the workload and a configuration.
+
+    If no such study has started a configuration, its start in a study of another workload is a better guess than none.
+    """
     past = NO_PAST_MEASUREMENTS
     configurations = {configuration.name: plan.workload_of(configuration) for configuration in plan.configurations}
-    for document in itertools.islice(_documents(plan, store, host), _MAX_STUDIES):
+    same_model = Filters(model=plan.model.name, host=host.hostname)
+    for document in itertools.islice(_documents(store, host, same_model, plan.workload.batch_size), _MAX_STUDIES):
         results = {
             one.configuration: one
             for one in document.results
@@ -69,7 +73,7 @@ def past_measurements(plan: Plan, store: Store, host: Host) -> PastMeasurements:
             and _same_workload(one.workload, configurations[one.configuration])
         }
         steps = {name: one.step_time.median for name, one in results.items() if one.step_time}
-        starts = {name: one.startup.cold_start_seconds for name, one in results.items() if one.startup}
+        starts = _starts(results.values())
         past = past._replace(step_seconds=steps | {**past.step_seconds}, start_seconds=starts | {**past.start_seconds})
         phase_seconds = document.phase_seconds
         is_whole = document.finished and len(document.results) == len(results) == len(configurations)
@@ -85,15 +89,23 @@ def past_measurements(plan: Plan, store: Store, host: Host) -> PastMeasurements:
             past = past._replace(counting_seconds=phase_seconds)
         if past.parity_seconds is None and phase_seconds.parity > 0:
             past = past._replace(parity_seconds=phase_seconds.parity)
+    if configurations.keys() - past.start_seconds.keys():
+        for document in itertools.islice(_documents(store, host, Filters(host=host.hostname)), _MAX_STUDIES):
+            starts = _starts(one for one in document.results if one.configuration in configurations)
+            past = past._replace(start_seconds=starts | {**past.start_seconds})
     return past
 
 
-def _documents(plan: Plan, store: Store, host: Host) -> Iterator[_Document]:
-    """Yield readable documents of this machine, model and batch size, the newest first."""
-    filters = Filters(model=plan.model.name, host=host.hostname)
+def _starts(results: Iterable[_Result]) -> dict[str, float]:
+    """Return the seconds of each cold start, by configuration."""
+    return {one.configuration: one.startup.cold_start_seconds for one in results if one.startup and one.status == "ok"}
+
+
+def _documents(store: Store, host: Host, filters: Filters, batch_size: int | None = None) -> Iterator[_Document]:
+    """Yield readable documents of this machine that match, the newest first."""
     with contextlib.suppress(BadInput):
         for one in reversed(store.summaries()):
-            if one.batch_size != plan.workload.batch_size or not filters.matches(one):
+            if batch_size not in (None, one.batch_size) or not filters.matches(one):
                 continue
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 text = read_regular_file(store.folder / f"{one.file}.json")

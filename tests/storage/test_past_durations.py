@@ -144,12 +144,22 @@ def failed(document: StudyDocument) -> None:
         result.status = "failed"
 
 
-@pytest.mark.parametrize("change", [other_host, other_processor, other_threads, failed])
-def test_other_machines_and_workloads_are_ignored(change: Callable[[StudyDocument], None], store: Store) -> None:
+@pytest.mark.parametrize("change", [other_host, other_processor, failed])
+def test_other_machines_and_failures_are_ignored(change: Callable[[StudyDocument], None], store: Store) -> None:
     saved = document()
     change(saved)
     store.save(saved)
     assert past_measurements(resolve(STUDY), store, document().host) == NO_PAST_MEASUREMENTS
+
+
+def test_another_workload_predicts_starts_only(store: Store) -> None:
+    saved = document()
+    other_threads(saved)
+    store.save(saved)
+    start = Startup(0.05, 1.5, 0.2, 0.1, 0.3, 0.02).cold_start_seconds
+    expected = NO_PAST_MEASUREMENTS._replace(start_seconds={"torch/cpu": start, "tf/cpu": start})
+    for plan in (resolve(STUDY), resolve(msgspec.structs.replace(STUDY, batch_size=16))):
+        assert past_measurements(plan, store, saved.host) == expected
 
 
 @pytest.mark.parametrize("change", [{"phase_seconds": None}, {"finished": False}, {"phase_seconds": PhaseSeconds()}])
