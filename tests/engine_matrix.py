@@ -24,9 +24,9 @@ MISSING_LAYERS: dict[str, tuple[type[Layer], ...]] = {
     "flux": TRANSFORMER_LAYERS,
     "lux": (LSTM, *TRANSFORMER_LAYERS),
     "torch": (),
-    "tf": TRANSFORMER_LAYERS,
+    "tf": (),
     "jax": (),
-    "keras": TRANSFORMER_LAYERS,
+    "keras": (),
 }
 """Layers that an engine lacks; the matrix leaves out its checks of networks with them.
 
@@ -88,7 +88,6 @@ OPTIMIZERS = {
 }
 # Each takes seconds of compilation. Weight decay precedes the other rules, which stay the same.
 FEWER_OPTIMIZERS = {
-    "tf": tuple(case for case in OPTIMIZERS if case not in ("adamw", "clipped")),
     "flux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
     "lux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
     "jax": ("nesterov+decay", "rmsprop+decay", "adam+decay", "adamw", "clipped"),
@@ -99,7 +98,7 @@ OPTIMIZER_CASES = (
     *((f"tf+{variant}", "adam+decay") for variant in ("eager", "xla")),
     *(("tf+keras_fit", case) for case in ("momentum", "adam+decay")),
     # On PyTorch, Keras updates all variables at once.
-    *(("keras+torch", case) for case in ("nesterov+decay", "rmsprop+decay", "adam+decay")),
+    *(("keras+torch", case) for case in ("nesterov+decay", "rmsprop+decay", "adam+decay", "adamw", "clipped")),
 )
 """Cases with lenet, in test_optimizers.py."""
 
@@ -120,8 +119,8 @@ SEQUENCES_CELLS = (*_with_all_layers(SEQUENCES), "tf+no_fusion", "tf+unrolled", 
 """Cases with the network of every layer for sequences."""
 
 
-TEXT_CELLS = _with_all_layers(TEXT)
-PATCHED_CELLS = (*_with_all_layers(PATCHED), "torch+channels_last")
+TEXT_CELLS = (*_with_all_layers(TEXT), "keras+jax", "keras+torch")
+PATCHED_CELLS = (*_with_all_layers(PATCHED), "torch+channels_last", "keras+jax", "keras+torch")
 """Cases with the networks of the layers of transformers and mobile networks."""
 
 

@@ -50,7 +50,13 @@ MOBILE_CIFAR = Model(
     classes=10,
     layers=(*_blocks(), GlobalAveragePool(), Dense("dense", _LAST_CHANNELS, 10)),
     batch_size=128,
-    optimizer=Optimizer("momentum", learning_rate=0.1, momentum=0.9, cosine_steps=200 * _STEPS_PER_EPOCH),
+    optimizer=Optimizer(
+        "momentum",
+        learning_rate=0.1,
+        momentum=0.9,
+        warmup_steps=5 * _STEPS_PER_EPOCH,
+        cosine_steps=200 * _STEPS_PER_EPOCH,
+    ),
     parity_batch_size=4,
     initialization="he",
     published_parameters=700_490,  # counted from the table of stages

@@ -15,11 +15,9 @@ from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.keras.backend import Backend
 from polybench.engines.shared.batches import as_input, scheduled_steps
-from polybench.engines.shared.frameworks import reject_training, reject_transformers
-from polybench.engines.shared.keras_layers import conventions
+from polybench.engines.shared.keras_layers import conventions, make_loss
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.keras_model import CanonicalModel
-from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -45,18 +43,13 @@ class KerasEngine(Engine):
     def build(self, job: Job, weights: Weights) -> None:
         if job.device != "cpu":
             raise EngineUnavailable("polybench supports Keras on the CPU only", "use --devices cpu")
-
-        reject_transformers("Keras", job.model)
-        reject_training("Keras", job)
         self._job = job
         self._backend.configure_process(job)
         set_float64_support(self._name == "tensorflow" or job.dtype == "float64")
         self._network = CanonicalModel(job, weights)
         self._model = self._network.model
-        self._optimizer = CanonicalOptimizer(
-            job.workload.optimizer, self._model.trainable_variables, self._backend.optimizer_classes
-        )
-        loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self._optimizer = self._network.optimizer(self._backend.optimizer_classes)
+        loss_function = make_loss(job.model)
         self._model.compile(self._optimizer.keras, loss_function)
         self.is_forward_pass = job.workload.is_forward_pass
         self._gradients = self._backend.gradients(self._model, loss_function)
@@ -120,7 +113,7 @@ class KerasEngine(Engine):
 
     def count_correct(self, images: Array, labels: Array) -> int:
         logits = self._model.predict_on_batch(as_input(batch_to_keras(images), self._job.dtype))
-        return int((logits.argmax(axis=1) == labels).sum())
+        return int((logits.argmax(axis=-1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
         batch = self._batches[step % len(self._batches)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import layers, ops, saving
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
@@ -19,6 +22,9 @@ _KERNEL = {"weight": "kernel", "bias": "bias"}
 _ATTRIBUTES = {
     layers.Embedding: {"weight": "embeddings"},
     layers.Conv2D: _KERNEL,
+    layers.DepthwiseConv2D: _KERNEL,
+    layers.LayerNormalization: {"weight": "gamma", "bias": "beta"},
+    layers.GroupNormalization: {"weight": "gamma", "bias": "beta"},
     layers.Dense: _KERNEL,
     layers.BatchNormalization: {
         "weight": "gamma",
@@ -72,20 +78,27 @@ def _variable(layer: Any, tensor: str) -> Any:
     """Return the layer's variable for a canonical tensor."""
     if isinstance(layer, layers.LSTM | layers.Bidirectional):
         return lstm_variable(layer, tensor)
-    return getattr(layer, _ATTRIBUTES[type(layer)][tensor])
+    if isinstance(layer, layers.MultiHeadAttention):
+        projection, _, part = tensor.rpartition("_")
+        return getattr(getattr(layer, f"{projection}_dense"), _KERNEL[part])
+    return getattr(layer, _ATTRIBUTES.get(type(layer), {}).get(tensor, tensor))
 
 
 def build_network(model: Model, *, mask_batch_size: int | None, seed: int, lstm_options: Mapping[str, Any]) -> Network:
-    """Build `model` as a `keras.Sequential` or, with residual blocks, with Keras's functional API.
+    """Build `model` as a `keras.Sequential` or, with calls that are no layers, with Keras's functional API.
 
     `mask_batch_size` is the batch size of fixed dropout masks (`FixedMaskDropout`); None for Keras's own dropout, whose
     generators are seeded with `seed` and the layer names.
     """
     builder = _Builder(mask_batch_size, seed, {}, lstm_options)
     image = _input(model.input_shape, tokens=model.vocabulary_size is not None)
-    if any(isinstance(layer, spec.Residual) for layer in model.layers):
+    if any(isinstance(layer, _FUNCTIONS) for layer in model.layers):
         return Network(keras.Model(image, builder.apply(model.layers, image)), builder.named_layers)
     return Network(keras.Sequential([image, *builder.build_all(model.layers)]), builder.named_layers)
+
+
+_FUNCTIONS = (spec.Residual, spec.Attention, spec.FirstPosition)
+"""Layers that are functions of a symbolic input here."""
 
 
 def standalone_layers(sequence: Sequence[spec.Layer], shape: spec.Shape, lstm_options: Mapping[str, Any]) -> Network:
@@ -116,6 +129,24 @@ def conventions(job: Job) -> NumericalConventions:
     return NumericalConventions(running_variance="biased", batch_norm_sums=sums, sources=_SOURCES)
 
 
+def make_loss(model: Model) -> Any:
+    """Make the mean cross-entropy of logits, over inputs and positions, with the model's label smoothing."""
+    if not model.label_smoothing:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return SmoothedCrossentropy(model.classes, model.label_smoothing)
+
+
+class SmoothedCrossentropy(keras.losses.CategoricalCrossentropy):  # type: ignore[misc]
+    """Keras's cross-entropy with label smoothing, which needs one-hot labels."""
+
+    def __init__(self, classes: int, label_smoothing: float) -> None:
+        super().__init__(from_logits=True, label_smoothing=label_smoothing)
+        self._classes = classes
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return super().call(ops.one_hot(ops.cast(y_true, "int32"), self._classes, dtype=y_pred.dtype), y_pred)
+
+
 class FixedMaskDropout(layers.Layer):  # type: ignore[misc]
     """Multiplies its input by a mask assigned before each step; see `engines.shared.batches.dropout_masks`."""
 
@@ -128,6 +159,44 @@ class FixedMaskDropout(layers.Layer):  # type: ignore[misc]
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         return inputs * ops.cast(self.mask, inputs.dtype) if training else inputs
+
+
+class Positions(layers.Layer):  # type: ignore[misc]
+    """Adds a trained row to each position of a sequence."""
+
+    def __init__(self, length: int, name: str) -> None:
+        super().__init__(name=name)
+        self._length = length
+
+    def build(self, input_shape: Any) -> None:
+        self.weight = self.add_weight((self._length, input_shape[-1]), name="weight")
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + ops.cast(self.weight[: inputs.shape[1]], inputs.dtype)
+
+
+class ClassToken(layers.Layer):  # type: ignore[misc]
+    """Adds a trained position before the first one."""
+
+    def build(self, input_shape: Any) -> None:
+        self.token = self.add_weight((input_shape[-1],), name="token")
+
+    def call(self, inputs: Any) -> Any:
+        token = ops.cast(self.token, inputs.dtype)
+        return ops.concatenate([ops.broadcast_to(token, (ops.shape(inputs)[0], 1, token.shape[0])), inputs], axis=1)
+
+
+class TiedDense(layers.Layer):  # type: ignore[misc]
+    """A dense layer without weights of its own: it uses those of an embedding or of another dense layer."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        super().__init__(name=name)
+        self._owner = owner
+
+    def call(self, inputs: Any) -> Any:
+        is_table = isinstance(self._owner, layers.Embedding)
+        weight = ops.cast(self._owner.embeddings if is_table else self._owner.kernel, inputs.dtype)
+        return ops.matmul(inputs, ops.transpose(weight) if is_table else weight)
 
 
 class _Builder(NamedTuple):
@@ -152,21 +221,44 @@ class _Builder(NamedTuple):
             keras_layer = self.build(layer)
             if isinstance(layer, spec.Named):
                 self.named_layers[layer.name] = keras_layer
-            yield keras_layer
+            if isinstance(layer, spec.Attention):
+                yield partial(_attend_to_itself, keras_layer, layer.causal)
+            else:
+                yield keras_layer
+            if isinstance(layer, spec.Patches):
+                yield layers.Reshape((-1, layer.outputs))
 
     def build(self, layer: spec.Layer) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind of layer
         match layer:
+            case spec.Conv() if layer.groups > 1 and layer.groups == layer.inputs:
+                return layers.DepthwiseConv2D(
+                    layer.kernel,
+                    strides=layer.stride,
+                    padding=_padding(layer) or "valid",
+                    depth_multiplier=layer.outputs // layer.inputs,
+                    use_bias=layer.bias,
+                    name=_name(layer),
+                )
             case spec.Conv():
                 return layers.Conv2D(
                     layer.outputs,
                     layer.kernel,
                     strides=layer.stride,
                     padding=_padding(layer) or "valid",
+                    groups=layer.groups,
                     use_bias=layer.bias,
                     name=_name(layer),
                 )
+            case spec.Dense(tied=str() as tied):
+                if tied not in self.named_layers:
+                    raise unsupported_layer("Keras", layer, "a tied weight of another model")
+                return TiedDense(self.named_layers[tied], _name(layer))
             case spec.Dense():
-                return layers.Dense(layer.outputs, name=_name(layer))
+                return layers.Dense(layer.outputs, use_bias=layer.bias, name=_name(layer))
+            case spec.LayerNorm():
+                return layers.LayerNormalization(epsilon=layer.epsilon, center=layer.bias, name=_name(layer))
+            case spec.GroupNorm():
+                return layers.GroupNormalization(layer.groups, epsilon=layer.epsilon, name=_name(layer))
             case spec.BatchNorm():
                 momentum = 1 - layer.momentum  # Keras's momentum is the weight of the old value
                 return layers.BatchNormalization(momentum=momentum, epsilon=layer.epsilon, name=_name(layer))
@@ -183,6 +275,12 @@ class _Builder(NamedTuple):
                 return layers.GlobalAveragePooling2D()
             case spec.ReLU():
                 return layers.ReLU()
+            case spec.ReLU6():
+                return layers.ReLU(max_value=6)
+            case spec.GELU():
+                return layers.Activation(partial(_gelu, is_tanh=layer.approximate == "tanh"))
+            case spec.SiLU():
+                return layers.Activation("silu")
             case spec.Flatten():
                 return layers.Flatten()
             case spec.Residual():
@@ -193,8 +291,42 @@ class _Builder(NamedTuple):
                 return lstm(layer, _name(layer), self.lstm_options)
             case spec.MeanOverTime():
                 return layers.GlobalAveragePooling1D()
+            case spec.Attention():
+                size = layer.features // layer.heads
+                attention = layers.MultiHeadAttention(layer.heads, size, use_bias=layer.bias, name=_name(layer))
+                # Keras on TensorFlow rounds a Python float to float32 even if the layer is in float64.
+                attention._inverse_sqrt_key_dim = np.float64(1 / math.sqrt(size))
+                return attention
+            case spec.Positions():
+                return Positions(layer.length, _name(layer))
+            case spec.Patches():
+                return layers.Conv2D(layer.outputs, layer.size, layer.size, use_bias=layer.bias, name=_name(layer))
+            case spec.ClassToken():
+                return ClassToken(name=_name(layer))
+            case spec.FirstPosition():
+                return lambda x: x[:, 0]
             case _:
                 raise unsupported_layer("Keras", layer)
+
+
+def _gelu(x: Any, *, is_tanh: bool) -> Any:
+    """Apply Keras's GELU; in float64 with exact constants, which TensorFlow's rounds to float32 (tf.nn.gelu)."""
+    if x.dtype != "float64":
+        return keras.activations.gelu(x, approximate=is_tanh)
+    if is_tanh:
+        return x * (1 + ops.tanh(np.float64(math.sqrt(2 / math.pi)) * (x + np.float64(0.044715) * x**3))) / 2
+    return x * (1 + ops.erf(x * np.float64(math.sqrt(0.5)))) / 2
+
+
+def _attend_to_itself(attention: Any, causal: bool, x: Any) -> Any:
+    """Apply self-attention; in float64 without `jax.nn.dot_product_attention`, whose softmax is in float32.
+
+    Keras does not use it if the scores are an output as well.
+    """
+    if keras.backend.backend() == "jax" and keras.config.floatx() == "float64":
+        y, _ = attention(x, x, use_causal_mask=causal, return_attention_scores=True)
+        return y
+    return attention(x, x, use_causal_mask=causal)
 
 
 def _name(layer: spec.Named) -> str:

@@ -8,7 +8,18 @@ import numpy as np
 
 from polybench.engines.base import Array
 from polybench.engines.shared.frameworks import unsupported_layer
-from polybench.networks.layers import BatchNorm, Dense, Dropout, Embedding, Flatten, Layer, Residual, Shape, walk
+from polybench.networks.layers import (
+    BatchNorm,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    Layer,
+    Positions,
+    Residual,
+    Shape,
+    walk,
+)
 from polybench.networks.model import Model
 
 
@@ -64,28 +75,32 @@ def _tensors_by_feature(layer: Layer) -> Iterable[str]:
             return ()
 
 
-def embedding_tables(layers: Iterable[Layer]) -> set[str]:
-    """Names of embedding tables, which have the same layout in Keras."""
-    return {f"{layer.name}.weight" for layer in walk(tuple(layers)) if isinstance(layer, Embedding)}
+def tables(layers: Iterable[Layer]) -> set[str]:
+    """Names of tables of embeddings and positions, which have the same layout in Keras."""
+    return {f"{layer.name}.weight" for layer in walk(tuple(layers)) if isinstance(layer, Embedding | Positions)}
 
 
-def to_keras(value: Array, flattened: Shape | None, *, is_embedding: bool = False) -> Array:
+def to_keras(value: Array, flattened: Shape | None, *, is_table: bool = False) -> Array:
     """Convert a canonical tensor: conv (out, in, kh, kw) to (kh, kw, in, out), dense (out, in) to (in, out).
 
-    With `flattened`, the last axis changes from channels first to channels last. Embeddings are unchanged.
+    With `flattened`, the last axis changes from channels first to channels last. Tables are unchanged. Keras's
+    attention and depthwise convolutions split an axis further, without another order of the values.
     """
-    if is_embedding:
+    if is_table:
         return np.ascontiguousarray(value)
     if flattened:
         value = _last_axis_to_channels_last(value, flattened)
     return np.ascontiguousarray(value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T)
 
 
-def from_keras(value: Array, flattened: Shape | None, *, is_embedding: bool = False) -> Array:
-    """Convert a tensor to the canonical layout: the inverse of `to_keras`."""
-    if is_embedding:
+def from_keras(value: Array, shape: Shape, flattened: Shape | None, *, is_table: bool = False) -> Array:
+    """Convert a tensor to the canonical layout and `shape`: the inverse of `to_keras`."""
+    if is_table:
         return np.ascontiguousarray(value)
-    value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T
+    if len(shape) == 4:
+        value = value.reshape(*shape[2:], shape[1], shape[0]).transpose(3, 2, 0, 1)
+    else:
+        value = value.reshape(shape[::-1]).T
     if flattened:
         channels, height, width = flattened
         value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)

@@ -12,14 +12,8 @@ from polybench.engines.base import Array, Snapshot, Weights
 from polybench.engines.job import Job
 from polybench.engines.shared.batches import dropout_masks
 from polybench.engines.shared.keras_layers import build_network, lstm_options
-from polybench.engines.shared.keras_layout import (
-    batch_to_keras,
-    embedding_tables,
-    flattened_shapes,
-    from_keras,
-    to_keras,
-)
-from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
+from polybench.engines.shared.keras_layout import batch_to_keras, flattened_shapes, from_keras, tables, to_keras
+from polybench.engines.shared.keras_optimizers import PER_VARIABLE, CanonicalOptimizer, OptimizerClasses
 from polybench.networks.layers import Shape
 
 LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
@@ -39,20 +33,22 @@ def _assign(variable: Any, value: Array) -> None:
 class _VariableSlot(NamedTuple):
     """Keras variable with the information that layout conversion needs.
 
-    `flattened_shape` is the canonical (channels, height, width) before the flatten that feeds it, if any.
+    `shape` is the canonical one; `flattened_shape` is the canonical (channels, height, width) before the flatten that
+    feeds it, if any.
     """
 
     variable: Any
+    shape: Shape
     flattened_shape: Shape | None
-    is_embedding: bool
+    is_table: bool
 
     def from_canonical(self, value: Array) -> Array:
         """Convert a canonical array to Keras's layout."""
-        return to_keras(value, self.flattened_shape, is_embedding=self.is_embedding)
+        return to_keras(value, self.flattened_shape, is_table=self.is_table).reshape(self.variable.shape)
 
     def to_canonical(self, value: Array) -> Array:
         """Convert the value of this variable, or its gradient, to the canonical layout."""
-        return from_keras(value, self.flattened_shape, is_embedding=self.is_embedding)
+        return from_keras(value, self.shape, self.flattened_shape, is_table=self.is_table)
 
 
 class CanonicalModel:
@@ -74,10 +70,10 @@ class CanonicalModel:
         network = build_network(job.model, mask_batch_size=mask_batch_size, seed=job.seed, lstm_options=options)
         self.model, self.named_layers = network
         self._flattened_shapes = flattened_shapes(job.model)
-        tables = embedding_tables(job.model.layers)
+        names_of_tables, shapes = tables(job.model.layers), job.model.tensor_shapes()
         self._variables = {
-            name: _VariableSlot(variable, self._flattened_shapes.get(name), name in tables)
-            for name, variable in network.variables(job.model.tensor_shapes()).items()
+            name: _VariableSlot(variable, shapes[name], self._flattened_shapes.get(name), name in names_of_tables)
+            for name, variable in network.variables(shapes).items()
         }
         # Keras orders the variables of two residual branches differently.
         names = {id(slot.variable): name for name, slot in self._variables.items()}
@@ -85,6 +81,11 @@ class CanonicalModel:
         # The state includes dropout's generators, so that dropout draws the same masks after every reset.
         self._initial_state = self.state()
         self.set_initial_weights(weights)
+
+    def optimizer(self, classes: OptimizerClasses = PER_VARIABLE) -> CanonicalOptimizer:
+        """Make the job's optimizer of this model."""
+        vectors = [self._variables[name].variable for name in self._trained if len(self._variables[name].shape) < 2]
+        return CanonicalOptimizer(self._job.workload.optimizer, self.model.trainable_variables, vectors, classes)
 
     def set_initial_weights(self, weights: Weights) -> None:
         """Replace the weights that `reset` restores."""

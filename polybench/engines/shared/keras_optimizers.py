@@ -1,12 +1,13 @@
 """Keras optimizers adapted to the canonical formulas. This module imports Keras.
 
-Keras 3.15 differs in six places:
+Keras 3.15 differs in seven places:
 
 - `SGD` stores V = -rate v: the same weights while the rate is constant. If the rate changes, V is rescaled.
 - `Adam` adds epsilon to the root of v before the bias correction: an epsilon 32 times as large in the first
   step. It computes 1 - 0.999^t in the weights' dtype, which in float32 is 5e-5 off in the first step.
 - `RMSprop` adds epsilon inside the root.
-- `weight_decay` shrinks the weights separately instead of adding to the gradient.
+- `weight_decay` shrinks the weights separately instead of adding to the gradient: the formula of AdamW only.
+- `global_clipnorm` divides by the norm without the 1e-6 of PyTorch.
 - `Adam` and `RMSprop` on TensorFlow, for an embedding row that occurs several times in a batch, add the
   squares of its gradients instead of squaring their sum (docs/upstream/keras_embedding_adam.py).
 - A Python float is rounded to float32 even if the weights are float64; `np.float64` is not.
@@ -25,7 +26,14 @@ import numpy as np
 from keras import ops
 
 from polybench.engines.base import Array
-from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.networks.optimizers import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    CLIP_EPSILON,
+    RMSPROP_DECAY,
+    RMSPROP_EPSILON,
+    Optimizer,
+)
 
 
 class Adam(keras.optimizers.Adam):  # type: ignore[misc]
@@ -84,6 +92,22 @@ class L2:
         super().update_step(gradient, variable, learning_rate)  # type: ignore[misc]
 
 
+class Clip:
+    """Mixin for an optimizer class that multiplies all gradients by min(1, largest / (norm + 1e-6)).
+
+    Keras's `global_clipnorm` has no 1e-6.
+    """
+
+    largest: float
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        grads = [_to_dense(gradient) for gradient in grads]
+        norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in grads))
+        factor = ops.minimum(np.float64(1), self.largest / (norm + CLIP_EPSILON))
+        clipped = [gradient * ops.cast(factor, gradient.dtype) for gradient in grads]
+        return super().apply(clipped, trainable_variables)  # type: ignore[misc]
+
+
 class OptimizerClasses(NamedTuple):
     """Optimizer classes that compute the canonical formulas; `l2` is a mixin for the others."""
 
@@ -100,12 +124,17 @@ PER_VARIABLE = OptimizerClasses(Adam, RMSprop, keras.optimizers.SGD, L2)
 class CanonicalOptimizer:
     """Keras optimizer that computes the canonical formula, with access to its state.
 
-    `keras` is the Keras optimizer, of Keras's own class if that has the canonical formula.
+    `keras` is the Keras optimizer, of Keras's own class if that has the canonical formula. `vectors` are the variables
+    with one axis in the canonical layout: AdamW does not decay them.
     """
 
-    def __init__(self, optimizer: Optimizer, variables: list[Any], classes: OptimizerClasses = PER_VARIABLE) -> None:
+    def __init__(
+        self, optimizer: Optimizer, variables: list[Any], vectors: list[Any], classes: OptimizerClasses = PER_VARIABLE
+    ) -> None:
         self._rate = optimizer.learning_rate
         self.keras = _keras_optimizer(optimizer, classes)
+        if optimizer.name == "adamw" and vectors:
+            self.keras.exclude_from_weight_decay(vectors)
         self.keras.build(variables)
 
     def reset(self) -> None:
@@ -140,15 +169,19 @@ def _keras_optimizer(optimizer: Optimizer, classes: OptimizerClasses) -> Any:
     kind: type
     settings: dict[str, Any]
     match optimizer.name:
-        case "adam":
-            beta_1, beta_2 = ADAM_BETAS
+        case "adam" | "adamw":
+            beta_1, beta_2 = optimizer.betas or ADAM_BETAS
             kind, settings = classes.adam, {"beta_1": beta_1, "beta_2": beta_2, "epsilon": ADAM_EPSILON}
+            if optimizer.name == "adamw":  # Keras's AdamW is its Adam with this setting
+                settings["weight_decay"] = np.float64(optimizer.weight_decay)
         case "rmsprop":
             kind, settings = classes.rmsprop, {"rho": RMSPROP_DECAY, "epsilon": RMSPROP_EPSILON}
         case "sgd" | "momentum" | "nesterov":
             momentum = np.float64(optimizer.momentum or 0.0)
             kind = classes.sgd
             settings = {"momentum": momentum, "nesterov": optimizer.name == "nesterov"}
-    if optimizer.weight_decay:
+    if optimizer.weight_decay and optimizer.name != "adamw":
         kind = type(kind.__name__, (classes.l2, kind), {"l2": optimizer.weight_decay})
+    if optimizer.gradient_clip:
+        kind = type(kind.__name__, (Clip, kind), {"largest": np.float64(optimizer.gradient_clip)})
     return kind(learning_rate=np.float64(optimizer.learning_rate), **settings)

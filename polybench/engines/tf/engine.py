@@ -16,10 +16,9 @@ from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, Timed
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_input, scheduled_steps
 from polybench.engines.shared.frameworks import explain_eager
-from polybench.engines.shared.keras_layers import conventions, lstm_options
+from polybench.engines.shared.keras_layers import conventions, lstm_options, make_loss
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.keras_model import CanonicalModel
-from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 from polybench.engines.shared.tensorflow import (
     build_info,
     check_native_allocations,
@@ -79,8 +78,8 @@ class TensorFlowEngine(Engine):
             assign_masks = () if replicas is None else (replicas.assign_shards,)
             self._network = CanonicalModel(job, weights, *assign_masks)
             self._model = self._network.model
-            self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
-        self._loss_function = loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            self._optimizer = self._network.optimizer()
+        self._loss_function = loss_function = make_loss(job.model)
         if self._uses_fit:
             # Keras's default, "auto", is XLA on a GPU only. It is explicit here because "auto" depends on the
             # machine's GPUs, not on the device of the model.
@@ -204,7 +203,7 @@ class TensorFlowEngine(Engine):
     def count_correct(self, images: Array, labels: Array) -> int:
         with tf.device(self._device):
             logits = self._logits(tf.constant(as_input(batch_to_keras(images), self._dtype)))
-        return int((logits.numpy().argmax(axis=1) == labels).sum())
+        return int((logits.numpy().argmax(axis=-1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
         batch = self._batches[step % len(self._batches)]

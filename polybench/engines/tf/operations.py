@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from polybench.engines.base import Weights
 from polybench.engines.shared.keras_layers import standalone_layers
-from polybench.engines.shared.keras_layout import embedding_tables, to_keras
+from polybench.engines.shared.keras_layout import tables, to_keras
 from polybench.engines.shared.timed_operations import OperationCall
 from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
@@ -39,9 +39,9 @@ def layer_operations(
     of the output are channels last.
     """
     network = standalone_layers([timed_layer.layer], timed_layer.input_shape, lstm_options)
-    tables = embedding_tables([timed_layer.layer])
     for name, variable in network.variables(timed_layer.tensor_shapes()).items():
-        variable.assign(to_keras(weights[name], None, is_embedding=name in tables))
+        value = to_keras(weights[name], None, is_table=name in tables([timed_layer.layer]))
+        variable.assign(value.reshape(variable.shape))
     relu = keras.layers.ReLU() if timed_layer.has_relu else None
     layer = partial(network.model, training=not is_forward_pass)
 

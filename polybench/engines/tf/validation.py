@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.engines.job import Job
-from polybench.engines.shared.frameworks import reject_batch_norm, reject_training, reject_transformers, reject_variants
+from polybench.engines.shared.frameworks import reject_batch_norm, reject_variants
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, walk
 
@@ -15,8 +15,6 @@ def validate(job: Job) -> None:
     """Raise EngineUnavailable if the job is not supported, or if a variant has no effect."""
     if {"xla", "eager"} <= set(job.variants):
         raise EngineUnavailable("eager has no tf.function that XLA could compile", "omit +xla or +eager")
-    reject_transformers("TensorFlow", job.model)
-    reject_training("TensorFlow", job)
     lstms = [layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)]
     for variant in _LSTM_VARIANTS:
         if variant in job.variants and not lstms:

@@ -18,7 +18,16 @@ from polybench.networks.optimizers import Optimizer
 )
 def test_from_keras_inverts_to_keras(shape: tuple[int, ...], flattened: tuple[int, int, int] | None) -> None:
     value = np.random.default_rng(0).random(shape)
-    np.testing.assert_array_equal(from_keras(to_keras(value, flattened), flattened), value)
+    np.testing.assert_array_equal(from_keras(to_keras(value, flattened), shape, flattened), value)
+
+
+def test_axes_that_keras_splits_further_are_joined() -> None:
+    random = np.random.default_rng(0)
+    projection, depthwise = random.random((6, 6)), random.random((8, 1, 5, 3))
+    split = to_keras(projection, None).reshape(6, 2, 3)  # the heads of attention
+    np.testing.assert_array_equal(from_keras(split, (6, 6), None), projection)
+    multiplied = to_keras(depthwise, None).reshape(5, 3, 4, 2)  # two outputs for each of four inputs
+    np.testing.assert_array_equal(from_keras(multiplied, (8, 1, 5, 3), None), depthwise)
 
 
 def test_a_dense_layer_after_a_flatten_multiplies_the_same_pixels() -> None:

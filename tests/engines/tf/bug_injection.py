@@ -12,6 +12,7 @@ import numpy as np
 from polybench.engines.base import Weights
 from polybench.engines.job import Job
 from polybench.engines.shared import keras_optimizers
+from polybench.engines.shared.keras_model import CanonicalModel
 from polybench.engines.tf import engine
 from polybench.engines.tf.engine import TensorFlowEngine
 from polybench.engines.tf.replicas import Replicas
@@ -24,7 +25,7 @@ class KerasEpsilon(TensorFlowEngine):
         keras_classes = keras_optimizers.PER_VARIABLE._replace(
             adam=keras.optimizers.Adam, rmsprop=keras.optimizers.RMSprop
         )
-        with patch.object(keras_optimizers.CanonicalOptimizer.__init__, "__defaults__", (keras_classes,)):
+        with patch.object(CanonicalModel.optimizer, "__defaults__", (keras_classes,)):
             super().build(job, weights)
 
 
