@@ -10,11 +10,11 @@ from polybench.render.study import header_for
 from polybench.render.table import (
     DEFAULTS,
     INTERVALS,
+    Column,
     Records,
     Sort,
     Table,
     TableOptions,
-    number_columns,
     one_line,
     text_columns,
     with_reason,
@@ -34,6 +34,9 @@ _MIN_SECONDS = 1e-12
 """Less is rounding of 0."""
 
 _BELOW_NOISE = "below noise"
+
+_OPTIONAL = ("%", "GFLOP/s", "% of peak", "GC ms")
+"""Columns that a terminal omits if they do not fit, the last one first."""
 
 _FIELDS = (
     "configuration", "layer", "operation", "seconds_per_step [s]", "low [s]", "high [s]", "share", "flops",
@@ -64,7 +67,10 @@ def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
     return Table(
         id=document.id,
         title=header_for(document.settings, document.host, step_times),
-        columns=[*text_columns("layer", "operation"), *number_columns(*(title for title, _ in columns))],
+        columns=[
+            *text_columns("layer", "operation"),
+            *(Column(title, numeric=True, optional=title in _OPTIONAL) for title, _ in columns),
+        ],
         rows=[[*key, *(texts.get(key, "") for _, texts in columns)] for key in keys] if timed else [],
         notes=list(_notes(document, timed, compared=bool(slowdowns))),
     )

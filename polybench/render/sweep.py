@@ -8,6 +8,7 @@ from polybench.render import published_results
 from polybench.render.table import (
     DEFAULTS,
     INTERVALS,
+    Column,
     Records,
     Table,
     TableOptions,
@@ -40,7 +41,8 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
         title=[*title, model if by_threads or not sweep.points else f"{model} on {sweep.host.cpu}"],
         columns=[
             *text_columns(*_label_titles(sweep)),
-            *number_columns("step time", f"{sweep.input_kind}s/s", "speedup", *efficiency),
+            *number_columns("step time", f"{sweep.input_kind}s/s", "speedup"),
+            *(Column(title, numeric=True, optional=True) for title in efficiency),
         ],
         rows=[_row(point, result, by_threads) for point, result in sort_points(sweep)],
         tables=[*([costs] if costs else []), *map(_grid_table, sweep.thread_pools)],

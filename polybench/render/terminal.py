@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from tabulate import tabulate
 
 from polybench.render.table import WIDTH, Table, wrap
@@ -34,7 +35,23 @@ def format_rows(table: Table) -> str:
     return "\n".join(line for block in _layout(table) for line in block)
 
 
+def _fit(table: Table, width: int) -> Table:
+    """Omit optional columns until the table fits, those with the last title first."""
+    titles = list(dict.fromkeys(column.title for column in table.columns if column.optional))
+    omitted: list[str] = []
+    shown = table
+    while titles and table_width(shown) > width:
+        omitted.insert(0, titles.pop())
+        kept = [number for number, column in enumerate(table.columns) if column.title not in omitted]
+        rows = [[row[number] for number in kept] for row in table.rows]
+        note = f"omitted, because the line is too short: {', '.join(omitted)}; other formats have all columns"
+        columns = [table.columns[number] for number in kept]
+        shown = msgspec.structs.replace(table, columns=columns, rows=rows, notes=[*table.notes, note])
+    return shown
+
+
 def _blocks(table: Table, width: int) -> Iterator[str]:
+    table = _fit(table, width)
     header, rows, *continued = _layout(table)
     blocks = [
         [wrap(line, width, indent="  ") for line in table.title],

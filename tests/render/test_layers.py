@@ -87,7 +87,7 @@ def document() -> LayersDocument:
 
 
 def test_configurations_are_side_by_side(document: LayersDocument) -> None:
-    text = render(document, "table")
+    text = render(document, "table", width=200)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "conv2 + relu input gradient 40.0 40.0 2.00 1.50 10.0 20.0 8.00 30.0 flux/cpu" in lines
     assert "max_pool1 input gradient 8.00 8.0 0.000 9.00 18.0" in lines
@@ -129,9 +129,9 @@ def test_csv_has_a_line_per_operation_and_configuration(document: LayersDocument
 
 
 def test_operations_are_compared_with_a_known_peak(document: LayersDocument) -> None:
-    assert "% of peak" not in render(document, "table")
+    assert "% of peak" not in render(document, "table", width=200)
     document.configurations[1].peak = PeakComparison(16e9, 0.4, "2048x2048x2048 in torch")
-    text = render(document, "table")
+    text = render(document, "table", width=200)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "conv2 + relu input gradient 40.0 40.0 2.00 1.50 10.0 20.0 8.00 50.0 30.0 flux/cpu" in lines
     assert "whole step 100 100.0 50.0 100.0 40.0" in lines
@@ -174,3 +174,17 @@ def test_a_negative_time_is_below_the_noise(document: LayersDocument) -> None:
     assert min(record["seconds_per_step"] for record in layer_records(document)) == -4e-6
     document.configurations[0].rows.pop()
     assert "below noise" not in render(document)
+
+
+@pytest.mark.parametrize(
+    ("width", "omitted"), [(200, []), (110, ["GFLOP/s", "GC ms"]), (80, ["%", "GFLOP/s", "GC ms"])]
+)
+def test_a_narrow_terminal_omits_the_same_columns_of_all_configurations(
+    width: int, omitted: list[str], document: LayersDocument
+) -> None:
+    text = render(document, "table", width=width)
+    assert max(map(len, text.splitlines())) <= width
+    header = text.split("\n\n")[1].splitlines()[0].split()
+    assert [title for title in ("%", "GFLOP/s", "GC ms") if title.split()[0] not in header] == omitted
+    note = f"omitted, because the line is too short: {', '.join(omitted)};"
+    assert (note in " ".join(text.split())) == bool(omitted)
