@@ -176,9 +176,7 @@ def test_a_negative_time_is_below_the_noise(document: LayersDocument) -> None:
     assert "below noise" not in render(document)
 
 
-@pytest.mark.parametrize(
-    ("width", "omitted"), [(200, []), (110, ["GFLOP/s", "GC ms"]), (80, ["%", "GFLOP/s", "GC ms"])]
-)
+@pytest.mark.parametrize(("width", "omitted"), [(200, []), (110, ["GC ms"]), (80, ["%", "GFLOP/s", "GC ms"])])
 def test_a_narrow_terminal_omits_the_same_columns_of_all_configurations(
     width: int, omitted: list[str], document: LayersDocument
 ) -> None:
