@@ -24,6 +24,8 @@ _SCHEMA = _ROOT / "polybench/schema/study.schema.json"
 _COMMANDS = "reference/commands/index.md"
 _DOCSTRING = re.compile(r'^"""\n    ((\w+)\([^\n]*\))\n\n(.*?)^"""$', re.MULTILINE | re.DOTALL)
 """Pattern of a Julia docstring: signature, name, description."""
+_CODE = re.compile("<code>[^<]*</code>")
+_OPTION = re.compile("(--[a-z][a-z-]*)")
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -51,6 +53,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Prevent line breaks inside of options, as in `--lr-schedule`."""
+    return _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\1</span>', code[0]), html)
 
 
 def on_post_page(output: str, **_: object) -> str:

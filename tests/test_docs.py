@@ -137,6 +137,11 @@ def test_the_first_page_has_the_sample_of_the_readme(site: Path) -> None:
     assert 'src="images/speed.svg"' in page
 
 
+def test_options_in_text_are_not_broken_over_lines(site: Path) -> None:
+    option = '<span class="option">{}</span>'.format
+    assert f"compare {option('--engines')} flux,torch,tf {option('--data')} " in (site / "index.html").read_text()
+
+
 def test_a_pipe_in_code_does_not_split_a_table_cell(site: Path) -> None:
     page = (site / "reference/commands/run/index.html").read_text()
     assert "<code>STUDY.toml|ID &lt;str&gt;</code>" in page
