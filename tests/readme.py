@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 import tomli_w
 
-from polybench.engines import ENGINES, EngineSpec
+from polybench.engines import ENGINES, EngineSpec, Variant
 from polybench.engines.shared.frameworks import TRANSFORMER_LAYERS
 from polybench.networks import MODEL_NAMES, MODELS, find_model
 from polybench.networks.layers import Layer, walk
@@ -92,8 +92,12 @@ def engines() -> str:
 
 
 def _variants(row: EngineSpec) -> str:
-    names = (f"`{name}`" + " (CUDA only)" * one.cuda_only for name, one in row.variants.items())
-    return ", ".join(names)
+    return ", ".join(f"`{name}`{_remarks(one)}" for name, one in row.variants.items())
+
+
+def _remarks(variant: Variant) -> str:
+    found = ["CUDA only"] * variant.cuda_only + ["experimental"] * variant.experimental
+    return f" ({', '.join(found)})" if found else ""
 
 
 _TITLES = {

@@ -49,3 +49,11 @@ def test_the_program_and_the_docs_agree_about_cuda() -> None:
         configuration, _, on_cuda = (part.strip(" `") for part in line.strip("|").split("|"))
         if configuration in ENGINES and on_cuda != "-":
             assert ("has not been tested" in ENGINES[configuration].runs_on) == (on_cuda == "never run"), configuration
+
+
+def test_variants_that_have_never_run_are_experimental() -> None:
+    for line in readme.ran().splitlines()[2:]:
+        configuration, *places = (part.strip(" `") for part in line.strip("|").split("|"))
+        engine, _, name = configuration.partition("+")
+        if name in (variants := ENGINES[engine].variants):
+            assert variants[name].experimental == (set(places) <= {"never run", "-"}), configuration

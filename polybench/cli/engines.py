@@ -42,7 +42,11 @@ def _row(name: str, spec: EngineSpec) -> dict[str, Any]:
         "runs_on": spec.runs_on,
         **msgspec.to_builtins(engine_requirement(spec)),
         "variants": {
-            variant: {"summary": row.summary, **msgspec.to_builtins(requirements[variant])}
+            variant: {
+                "summary": row.summary,
+                "experimental": row.experimental,
+                **msgspec.to_builtins(requirements[variant]),
+            }
             for variant, row in (spec.variants | ALLOCATOR_VARIANTS).items()
         },
     }
@@ -67,8 +71,9 @@ def _table(rows: Rows) -> str:
 
 
 def _line(name: str, row: dict[str, Any]) -> tuple[str, str, str, str]:
+    summary = row["summary"] + "; experimental: never run" * row.get("experimental", False)
     if row["requires"] is None:
-        return name, row["summary"], "", ""
+        return name, summary, "", ""
     commands = row["install"].split("; ") if row["install"] else []
     requirement = "\n".join([row["requires"], *(f"  {command}" for command in commands)])
-    return name, row["summary"], requirement, "yes" if row["installed"] else "no"
+    return name, summary, requirement, "yes" if row["installed"] else "no"

@@ -39,6 +39,8 @@ class Variant(msgspec.Struct, frozen=True):
     # Never suggested: it shows the cost of a feature, or it needs a package that the engine's setup does not install.
     diagnostic_only: bool = False
     needs_extra_package: bool = False
+    # Written against the sources of its package; no test and no saved study has ever run it.
+    experimental: bool = False
     requires: Requirement | None = None
 
 
@@ -113,13 +115,19 @@ def _julia_package(name: str) -> Requirement:
 
 
 def _julia_variant(
-    summary: str, package: str, *, compiled_as_whole: bool = True, training_only: bool = False
+    summary: str,
+    package: str,
+    *,
+    compiled_as_whole: bool = True,
+    training_only: bool = False,
+    experimental: bool = False,
 ) -> Variant:
     return Variant(
         summary,
         compiled_as_whole=compiled_as_whole,
         training_only=training_only,
         needs_extra_package=True,
+        experimental=experimental,
         requires=_julia_package(package),
     )
 
@@ -155,10 +163,16 @@ ENGINES |= {
                 "garbage collection between timing blocks only",
                 caveat="step times leave out garbage collection, which runs between timing blocks",
             ),
-            "enzyme": _julia_variant("gradients by Enzyme.jl, into a `Duplicated` model", "Enzyme", training_only=True),
+            "enzyme": _julia_variant(
+                "gradients by Enzyme.jl, into a `Duplicated` model", "Enzyme", training_only=True, experimental=True
+            ),
             "mooncake": _julia_variant("gradients by Mooncake.jl (`AutoMooncake()`)", "Mooncake", training_only=True),
-            "reactant": _julia_variant("step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays", "Reactant"),
-            "mkl": _julia_variant("Intel MKL in place of OpenBLAS (MKL.jl)", "MKL", compiled_as_whole=False),
+            "reactant": _julia_variant(
+                "step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays", "Reactant", experimental=True
+            ),
+            "mkl": _julia_variant(
+                "Intel MKL in place of OpenBLAS (MKL.jl)", "MKL", compiled_as_whole=False, experimental=True
+            ),
             "train": Variant("steps by `Flux.train!` in place of `withgradient` and `update!`", training_only=True),
         },
         runs_on=_CUDA_UNTESTED,
@@ -207,6 +221,7 @@ ENGINES |= {
                 "the whole step, replayed as a CUDA graph; the batch is copied on the device first",
                 cuda_only=True,
                 compiled_as_whole=True,
+                experimental=True,
             ),
             "foreach": Variant("multi-tensor optimizer, PyTorch's default on CUDA", training_only=True),
         },

@@ -61,6 +61,7 @@ def test_a_variant_lists_its_requirement_and_whether_it_is_installed(monkeypatch
     assert torch["installed"]
     assert torch["variants"]["compile"] == {
         "summary": ENGINES["torch"].variants["compile"].summary,
+        "experimental": False,
         "requires": "a C++ compiler",
         "install": "apt-get install g++",
         "installed": False,
@@ -71,6 +72,13 @@ def test_a_variant_lists_its_requirement_and_whether_it_is_installed(monkeypatch
     number = next(number for number, line in enumerate(lines) if line.startswith("torch+compile"))
     assert lines[number].split()[-4:] == ["a", "C++", "compiler", "no"]
     assert lines[number + 1].strip() == "apt-get install g++"
+
+
+def test_engines_marks_experimental_variants() -> None:
+    (flux,) = (row for row in printed_json("engines") if row["engine"] == "flux")
+    experimental = {name for name, variant in flux["variants"].items() if variant["experimental"]}
+    assert experimental == {"enzyme", "reactant", "mkl"}
+    assert printed("engines").count("experimental: never run") == 4  # and torch+cudagraph
 
 
 def test_models_have_counts_and_training_settings() -> None:
