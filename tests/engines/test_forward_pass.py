@@ -76,7 +76,13 @@ def test_the_logits_equal_those_of_the_reference(
 
 
 @pytest.mark.parametrize("model", [TEXT, PATCHED], ids=lambda model: model.name)
-@pytest.mark.parametrize("name", ["reference", "torch", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("reference", "torch", "tf"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "keras", "keras+jax", "keras+torch")),
+    ],
+)
 def test_the_logits_of_transformers_equal_those_of_the_reference(
     name: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
 ) -> None:

@@ -14,15 +14,17 @@ import pytest
 from polybench.engines.base import Array, Engine
 from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
+from polybench.engines.shared.keras_layout import from_keras, tables
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import (
+    Attention,
     AveragePool,
     BatchNorm,
     Conv,
     Dense,
     Dropout,
-    Embedding,
     GlobalAveragePool,
+    Layer,
     MaxPool,
     ReLU,
     Residual,
@@ -33,7 +35,7 @@ from polybench.networks.optimizers import Optimizer
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.example_networks import SEQUENCES
+from tests.example_networks import PATCHED, SEQUENCES, TEXT
 
 # Without a flatten, after which Keras orders the features differently.
 CHAIN = Model(
@@ -73,13 +75,33 @@ def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> N
     check_operations(fixture, ("eager",))
 
 
-@in_process_of("torch", "tf", pytest.param("jax", marks=pytest.mark.slow))
+sequences_timed_from_python = in_process_of("torch", "tf", pytest.param("jax", marks=pytest.mark.slow))
+
+
+@sequences_timed_from_python
 def test_every_operation_of_sequence_layers_equals_the_reference(fixture: EngineFixture) -> None:
+    check_operations_on_noise(fixture, SEQUENCES)
+
+
+@sequences_timed_from_python
+def test_every_operation_of_a_decoder_equals_the_reference(fixture: EngineFixture) -> None:
+    check_operations_on_noise(fixture, TEXT)
+
+
+@sequences_timed_from_python
+def test_every_operation_of_a_vision_transformer_equals_the_reference(fixture: EngineFixture) -> None:
+    check_operations_on_noise(fixture, PATCHED)
+
+
+def check_operations_on_noise(fixture: EngineFixture, model: Model) -> None:
+    """Check the network without its dropout layers, on random inputs of its own shape."""
     random, fixture = np.random.default_rng(0), copy.copy(fixture)  # other tests in this process use the original
-    fixture.images = random.integers(0, 11, (1, 8, *SEQUENCES.input_shape), np.int32)
-    fixture.labels = random.integers(0, SEQUENCES.classes, (1, 8))
-    layers = tuple(layer for layer in SEQUENCES.layers if not isinstance(layer, Dropout))
-    check_operations(fixture, model=msgspec.structs.replace(SEQUENCES, layers=layers))
+    shape = (1, 8, *model.input_shape)
+    is_text = model.vocabulary_size is not None
+    fixture.images = random.integers(0, model.vocabulary_size, shape, np.int32) if is_text else random.random(shape)
+    fixture.labels = random.integers(0, model.classes, (1, 8, *model.label_shape))
+    layers = tuple(layer for layer in model.layers if not isinstance(layer, Dropout))
+    check_operations(fixture, model=msgspec.structs.replace(model, layers=layers))
 
 
 def check_operations(fixture: EngineFixture, variants: tuple[str, ...] = (), model: Model = CHAIN) -> None:
@@ -229,29 +251,46 @@ def run_operations(
     operations = engine.build_layer_operations(timed_layer, weights, x, dy)
     results = {operation: timed.run.call() for operation, timed in operations.items()}  # type: ignore[attr-defined]
     is_tensorflow = type(results["forward"]).__module__.startswith("tensorflow")
-    gradients = {gradient.operation: gradient for gradient in timed_layer.gradients()}
+    first_weight = {gradient.operation: int(gradient.wrt_input) for gradient in timed_layer.gradients()}
 
-    def canonical(operation: str, number: int, value: Any) -> Array:
+    def canonical(operation: str, result: Any) -> list[Array]:
+        arrays = [to_array(value) for value in flatten(result, timed_layer)]
+        split = first_weight.get(operation, len(arrays))
+        activations, weights = arrays[:split], arrays[split:]
         if not is_tensorflow:
-            return np.asarray(value.detach() if hasattr(value, "detach") else value)
-        array = value.numpy() if hasattr(value, "numpy") else to_dense(value)
-        if isinstance(timed_layer.layer, Embedding):
-            return array
-        if operation in gradients and number >= gradients[operation].wrt_input:  # a weight gradient
-            return array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
-        return array.transpose(0, 3, 1, 2) if array.ndim == 4 else array
+            return activations + separate_weights(weights, timed_layer.layer)
+        channels_first = [array.transpose(0, 3, 1, 2) if array.ndim == 4 else array for array in activations]
+        return channels_first + keras_weights(weights, timed_layer)
 
-    return {
-        operation: [canonical(operation, number, value) for number, value in enumerate(flatten(value, timed_layer))]
-        for operation, value in results.items()
-    }
+    return {operation: canonical(operation, result) for operation, result in results.items()}
 
 
-def to_dense(slices: Any) -> Array:
-    """Convert TensorFlow's sparse gradient of an embedding to a dense one."""
-    rows = np.zeros(slices.dense_shape)
-    np.add.at(rows, slices.indices.numpy(), slices.values.numpy())
-    return rows
+def to_array(value: Any) -> Array:
+    if hasattr(value, "dense_shape"):  # TensorFlow's sparse gradient of an embedding
+        rows = np.zeros(value.dense_shape)
+        np.add.at(rows, value.indices.numpy(), value.values.numpy())
+        return rows
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+
+
+def separate_weights(values: list[Array], layer: Layer) -> list[Array]:
+    """Split PyTorch's joint tensors of query, key and value; weights come before biases."""
+    if not isinstance(layer, Attention):
+        return values
+    parts = [part for value in values for part in np.split(value, len(value) // layer.features)]
+    return sorted(parts, key=lambda part: -part.ndim)
+
+
+def keras_weights(values: list[Array], timed_layer: TimedLayer) -> list[Array]:
+    """Convert the tensors of a Keras layer; attention has each bias after its weight."""
+    if isinstance(timed_layer.layer, Attention) and timed_layer.layer.bias:
+        values = values[::2] + values[1::2]
+    names = tables([timed_layer.layer])
+    shapes = timed_layer.weight_shapes() if values else {}
+    return [
+        from_keras(value, shape, None, is_table=name in names)
+        for value, (name, shape) in zip(values, shapes.items(), strict=True)
+    ]
 
 
 def flatten(value: Any, timed_layer: TimedLayer) -> list[Any]:
