@@ -12,7 +12,7 @@ import pytest
 
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import LSTM, Dense, MaxPool, walk
+from polybench.networks.layers import GELU, LSTM, Attention, Dense, MaxPool, MeanOverTime, walk
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.parity_check.check import CheckRequest, ParityChecker
@@ -100,6 +100,50 @@ def test_a_network_with_every_layer_of_transformers_passes_the_parity_check(
     check: Check, name: str, model: Model, tmp_path: Path
 ) -> None:
     assert_passes(check(name, task(name, model, 4, 3, tmp_path)), model)
+
+
+WITHOUT_NORMS = msgspec.structs.replace(
+    FEATURES,
+    name="without norms",
+    layers=(
+        Attention("attention", 4, 2, causal=True),
+        Dense("dense1", 4, 6),
+        GELU(),
+        Dense("dense2", 6, 6, bias=False),
+        GELU("tanh"),
+        MeanOverTime(),
+        Dense("dense3", 6, 4),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["torch", "tf", pytest.param("jax", marks=pytest.mark.slow), "keras+jax", "keras+torch"]
+)
+def test_attention_and_gelu_pass_the_parity_check_to_nine_digits(check: Check, name: str, tmp_path: Path) -> None:
+    parity = check(name, task(name, WITHOUT_NORMS, 4, 2, tmp_path))
+    assert_passes(parity, WITHOUT_NORMS)
+    assert parity.float64 is not None
+    assert parity.float64.tolerance["gradient"] == 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bug", "model"),
+    [
+        *((bug, TEXT) for bug in ("KerasNormEpsilon", "OtherGELU", "NoMask", "UnaddedGradients")),
+        *((bug, PATCHED) for bug in ("OtherGELU", "UnaddedGradients", "FrozenClassToken", "KerasDecay")),
+        ("KerasGELU", WITHOUT_NORMS),
+    ],
+    ids=lambda value: value.name if isinstance(value, Model) else value,
+)
+def test_injected_bugs_of_transformers_in_tensorflow_fail_the_parity_check(
+    bug: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
+) -> None:
+    session = workers("tf")
+    session.request(calls.load(f"tests.engines.tf.bug_injection:{bug}"), TIMEOUT)
+    parity = checker.check(session, task("tf", model, 4, 2, tmp_path))
+    assert "float64" in {tensor.part for tensor in parity.tensors if not tensor.passed}
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def test_every_optimizer_computes_the_canonical_formula(
         ("torch", "DecoupledDecay", "adam+decay"),
         ("tf", "KerasEpsilon", "adam"),
         ("tf", "KerasEpsilon", "rmsprop"),
+        ("tf", "KerasEpsilon", "adamw"),
+        ("tf", "KerasClipping", "clipped"),
         ("tf", "KerasRateInVelocity", "momentum"),
     ],
 )
@@ -80,7 +82,9 @@ def test_the_frameworks_own_formulas_fail_the_parity_check(
     workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
     job = msgspec.structs.replace(small_datasets.job(), workload=workload)
     parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
-    assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
+    # 1e-6 of the norm is rounding error in float32.
+    parts = {"float64"} if bug == "KerasClipping" else {"float64", "timed"}
+    assert {t.part for t in parity.tensors if not t.passed} == parts
 
 
 def snapshot(session: Any, folder: Path) -> State:

@@ -1,17 +1,18 @@
-"""The tf engine with Keras's own optimizers, and with bugs in its data-parallel training."""
+"""The tf engine with Keras's own formulas, and with bugs in its layers and in its data-parallel training."""
 
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import keras
 import numpy as np
+from keras import ops
 
 from polybench.engines.base import Weights
 from polybench.engines.job import Job
-from polybench.engines.shared import keras_optimizers
+from polybench.engines.shared import keras_layers, keras_optimizers
 from polybench.engines.shared.keras_model import CanonicalModel
 from polybench.engines.tf import engine
 from polybench.engines.tf.engine import TensorFlowEngine
@@ -39,6 +40,98 @@ class KerasRateInVelocity(TensorFlowEngine):
             optimizer.keras.learning_rate = np.float64(rate)
 
         self._optimizer.set_learning_rate = types.MethodType(set_rate, self._optimizer)
+
+
+class KerasDecay(TensorFlowEngine):
+    """Keras's AdamW without exceptions: it decays biases as well."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(keras.optimizers.Optimizer, "exclude_from_weight_decay"):
+            super().build(job, weights)
+
+
+class KerasClipping(TensorFlowEngine):
+    """Keras's `global_clipnorm`: the norm without PyTorch's 1e-6."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(keras_optimizers, "Clip", _KerasClip):
+            super().build(job, weights)
+
+
+class _KerasClip:
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        self.global_clipnorm = float(self.largest)
+        return super().apply(grads, trainable_variables)
+
+
+class _OtherLayer(TensorFlowEngine):
+    """Replaces a function or a class with which the network is built."""
+
+    module: ClassVar[object] = keras_layers
+    name: ClassVar[str]
+    wrong: ClassVar[object]
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(self.module, self.name, self.wrong):
+            super().build(job, weights)
+
+
+correct_gelu, correct_attention = keras_layers._gelu, keras_layers._attend_to_itself
+correct_norm = keras.layers.LayerNormalization
+
+
+class KerasNormEpsilon(_OtherLayer):
+    """Keras's default epsilon in every layer norm."""
+
+    module, name = keras.layers, "LayerNormalization"
+    wrong = staticmethod(lambda epsilon, **options: correct_norm(**options))
+
+
+class KerasGELU(_OtherLayer):
+    """Keras's GELU, whose constants TensorFlow rounds to float32."""
+
+    name = "_gelu"
+    wrong = staticmethod(lambda x, is_tanh: keras.activations.gelu(x, approximate=is_tanh))
+
+
+class OtherGELU(_OtherLayer):
+    """The approximation of GELU for GELU, and the other way round."""
+
+    name = "_gelu"
+    wrong = staticmethod(lambda x, is_tanh: correct_gelu(x, is_tanh=not is_tanh))
+
+
+class NoMask(_OtherLayer):
+    """Each position sees all others."""
+
+    name = "_attend_to_itself"
+    wrong = staticmethod(lambda attention, causal, x: correct_attention(attention, False, x))
+
+
+class UnaddedGradients(_OtherLayer):
+    """The tied layer has no gradient of its weight."""
+
+    name = "TiedDense"
+
+    class wrong(keras_layers.TiedDense):  # noqa: N801
+        def call(self, inputs: Any) -> Any:
+            is_table = isinstance(self._owner, keras.layers.Embedding)
+            weight = ops.stop_gradient(self._owner.embeddings if is_table else self._owner.kernel)
+            return ops.matmul(inputs, ops.transpose(weight) if is_table else weight)
+
+
+class FrozenClassToken(_OtherLayer):
+    """The class token has no gradient."""
+
+    name = "ClassToken"
+
+    class wrong(keras_layers.ClassToken):  # noqa: N801
+        def call(self, inputs: Any) -> Any:
+            trained, self.token = self.token, ops.stop_gradient(self.token) + 0 * self.token
+            try:
+                return super().call(inputs)
+            finally:
+                self.token = trained
 
 
 class _WithReplicas(TensorFlowEngine):
