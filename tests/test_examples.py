@@ -75,7 +75,7 @@ def test_study_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_sweep_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan all points, and measure the smallest and the largest."""
     table = TABLES[name]
-    assert table["engines"] == ["flux", "torch", "tf"]
+    assert table["engines"][:3] == ["flux", "torch", "tf"]
     monkeypatch.setitem(
         synthetic.IMAGES, "train", 4096
     )  # 4 images of 128 x 128 take the memory of 64 images of 32 x 32
@@ -91,9 +91,9 @@ def test_sweep_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run.exit_code == 0, run.output
     heading, rest = run.stdout.split("\n", 1)
     assert heading == table["title"]
-    rows, authors = rest.split("published (not measured here)")
+    rows, _, authors = rest.partition("published (not measured here)")
     assert rows.count("fake/cpu  ") + rows.count("fake/cpu *") == 2
-    for number in published_numbers(EXAMPLES / REFERENCES, table["published"]):
+    for number in published_numbers(EXAMPLES / REFERENCES, table["published"]) if "published" in table else ():
         assert number.hardware in authors
 
 

@@ -206,7 +206,7 @@ def sweep(
     """Measure every combination of values as a separate study, in random order.
 
     Args:
-        axes: values of `batch_size`, `threads`, `depth`, `resolution`, `loader_workers`, `augment` (0 or 1).
+        axes: values of `batch_size`, `threads`, `depth`, `resolution`, `length`, `loader_workers`, `augment` (0 or 1).
         quick: one process, at most 10 s of timed steps for all points together; inconclusive.
         options: the fields of `Study` that all points share; `budget` applies to all points together.
     """

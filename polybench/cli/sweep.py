@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 AXES = ("batch_size", "threads", "loader_workers")
 """Options of `compare` that accept a list here."""
-_MODEL_NAME_AXES = ("depth", "resolution")
-"""Axes that are part of a model's name."""
 SINGLE_STUDY_OPTIONS = (
     "epochs", "accuracy", "target_accuracy", "injected_delays", "recheck", "strict", "dry_run",
 )  # fmt: skip
@@ -81,6 +79,12 @@ def sweep(
             rich_help_panel=WORKLOAD_PANEL,
         ),
     ] = None,
+    length: Annotated[
+        str | None,
+        typer.Option(
+            help="Lengths of the sequences: --model char-gpt --length 64,128,256.", rich_help_panel=WORKLOAD_PANEL
+        ),
+    ] = None,
     loader_workers: Annotated[
         str | None,
         typer.Option(help="Numbers of workers of the input pipeline: 0,1,2.", rich_help_panel=WORKLOAD_PANEL),
@@ -92,6 +96,7 @@ def sweep(
 
     Example: polybench sweep --engines torch,tf --batch-size 1,8,32,128 --processes 3
     """
+    from polybench.planning.grid import MODEL_NAME_AXES
     from polybench.runner.checkpoint import SweepSpec
 
     given = {
@@ -99,11 +104,12 @@ def sweep(
         "threads": threads,
         "depth": depth,
         "resolution": resolution,
+        "length": length,
         "loader_workers": loader_workers,
     }
     values = {name: parse_integers(text, name) for name, text in given.items() if text is not None}
     fixed = {
-        name: integers[0] for name, integers in values.items() if len(integers) == 1 and name not in _MODEL_NAME_AXES
+        name: integers[0] for name, integers in values.items() if len(integers) == 1 and name not in MODEL_NAME_AXES
     }
     axes = {name: integers for name, integers in values.items() if name not in fixed}
     study = Overrides(**fixed).apply(study)

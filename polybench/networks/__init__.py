@@ -14,6 +14,7 @@ from polybench.networks.lenet import LENET
 from polybench.networks.mobile_cifar import MOBILE_CIFAR
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
+from polybench.networks.sequence_layers import Positions
 from polybench.networks.single_layer import single_layer
 from polybench.networks.transformers import CHAR_GPT, VIT_CIFAR
 from polybench.plugins import Registry
@@ -37,8 +38,8 @@ MODEL_NAMES = tuple(_CATDOG_FAMILY if name == "catdog-2" else name for name in M
 def find_model(name: str | Model) -> Model:
     """Return the network of this name: a row of MODELS, `catdog-N` with a depth N, or a layer (see `single_layer`).
 
-    `NAME@SIZE` is the same network for images of SIZE x SIZE pixels. A `Model` is returned unchanged. If the name is
-    unknown, BadInput suggests the nearest names, or the valid depths.
+    `NAME@SIZE` is the same network for images of SIZE x SIZE pixels, or for sequences of SIZE positions. A `Model` is
+    returned unchanged. If the name is unknown, BadInput suggests the nearest names, or the valid depths.
     """
     if isinstance(name, Model):
         return name
@@ -51,7 +52,7 @@ def find_model(name: str | Model) -> Model:
         )
     name, separator, size = name.partition("@")
     if separator:
-        return _with_image_size(name, size)
+        return _with_size(name, size)
     if depth := re.fullmatch(r"catdog-(\d{1,9})", name):
         return catdog(int(depth[1]))
     if name != _CATDOG_FAMILY:
@@ -61,16 +62,19 @@ def find_model(name: str | Model) -> Model:
     raise BadInput(f"{name}: expected a number of convolutions from {DEPTHS[0]} to {DEPTHS[-1]}, such as catdog-4")
 
 
-def _with_image_size(name: str, size: str) -> Model:
+def _with_size(name: str, size: str) -> Model:
     """Return the network for another image size, if it ends in global average pooling or computes its own
-    width.
+    width, or for another length of sequences.
     """
     if not re.fullmatch(r"[1-9]\d{0,3}", size):
-        raise BadInput(f"{name}@{size}: expected the height and width of images in pixels after @, such as catdog-2@96")
+        problem = "expected the height and width of images in pixels after @, such as catdog-2@96, or the length of"
+        raise BadInput(f"{name}@{size}: {problem} sequences, such as char-gpt@256")
     model, side = find_model(name), int(size)
+    if len(model.input_shape) < 3:
+        return _with_length(model, side)
     if name.startswith("catdog-"):
         return catdog(int(name.removeprefix("catdog-")), side)
-    if model.input_shape[0] != 3 or len(model.input_shape) != 3:
+    if model.input_shape[0] != 3:
         raise BadInput(f"{name}@{size}: {name} supports only one input size; use resnet32 or catdog-N for others")
     channels, height, _ = model.input_shape
     if side == height:
@@ -88,3 +92,23 @@ def _with_image_size(name: str, size: str) -> Model:
             f"{name}@{size}: {name} supports only images of {height} x {height};"
             " use resnet32 or catdog-N for other sizes"
         ) from None
+
+
+def _with_length(model: Model, length: int) -> Model:
+    """Return the network for sequences of another length; its tables of positions have as many rows."""
+    before, *features = model.input_shape
+    if length == before:
+        return model
+    layers = tuple(
+        msgspec.structs.replace(layer, length=length) if isinstance(layer, Positions) else layer
+        for layer in model.layers
+    )
+    return msgspec.structs.replace(
+        model,
+        name=f"{model.name}@{length}",
+        summary=f"{model.summary}; for sequences of {length}",
+        input_shape=(length, *features),
+        layers=layers,
+        parity_batch_size=max(2, model.parity_batch_size * before // max(length, before)),
+        published_parameters=None,
+    )

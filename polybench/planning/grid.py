@@ -15,9 +15,13 @@ from polybench.networks.model import Model
 from polybench.planning.plan import resolve
 from polybench.schema.options import Study, WorkerCount
 
-AXES = ("batch_size", "threads", "depth", "resolution", "loader_workers", "augment")
+MODEL_NAME_AXES = ("depth", "resolution", "length")
+"""Axes that are part of a model's name: the N of `NAME-N`, such as catdog's, and the SIZE of `NAME@SIZE`, pixels of an
+image's side or positions of a sequence."""
+
+AXES = ("batch_size", "threads", *MODEL_NAME_AXES, "loader_workers", "augment")
 """Fields that a sweep can vary. Engines, devices and precisions vary within each study, as configurations.
-`depth` is the N of a model `NAME-N`, such as catdog's; `resolution` is the SIZE of `NAME@SIZE`; `augment` is 0 or 1."""
+`augment` is 0 or 1."""
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Default batch sizes for the fixed overhead of a step: from dominant to negligible."""
@@ -46,6 +50,8 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
     if not axes:
         options = ", ".join(_option(axis) for axis in AXES if axis != "augment")
         raise BadInput(f"nothing is varied: give several values to one of {options}, such as --batch-size 1,8,32")
+    if "resolution" in axes and "length" in axes:
+        raise BadInput("--resolution is for images, --length for sequences: expected one of them")
     for axis, several in axes.items():
         lookup_or_suggest(axis, dict.fromkeys(AXES), "field of a sweep")
         _check(axis, several)
@@ -55,7 +61,7 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
     checked: set[str | Model] = set()
     made = []
     for values in combinations:
-        fields: dict[str, Any] = {axis: value for axis, value in values.items() if axis not in ("depth", "resolution")}
+        fields: dict[str, Any] = {axis: value for axis, value in values.items() if axis not in MODEL_NAME_AXES}
         if "augment" in fields:
             fields["augment"] = bool(fields["augment"])
         fields["model"] = _model(study.model, values)
@@ -81,20 +87,20 @@ def _check(axis: str, values: Sequence[int]) -> None:
         raise BadInput(f"{_option(axis)} {max(values)}: expected 0 or 1")
     for value in values if axis != "augment" else ():
         try:
-            msgspec.convert(value, WorkerCount if axis in ("depth", "resolution") else _TYPES[axis])
+            msgspec.convert(value, WorkerCount if axis in MODEL_NAME_AXES else _TYPES[axis])
         except msgspec.ValidationError as error:
             raise BadInput(f"{_option(axis)} {value}: {error}") from None
 
 
 def _model(model: str | Model, values: Mapping[str, int]) -> str | Model:
-    """Return the network of a point; `depth` and `resolution` are parts of its name."""
+    """Return the network of a point, whose name contains some of the values."""
     if isinstance(model, Model):
         for axis in values:
-            if axis in ("depth", "resolution"):
+            if axis in MODEL_NAME_AXES:
                 raise BadInput(f"{_option(axis)}: the file of {model.name} fixes it; write one file per value")
         return model
     name, _, size = model.partition("@")
     if "depth" in values:
         name = f"{re.sub(r'-[0-9]+$', '', name)}-{values['depth']}"
-    size = str(values.get("resolution", size))
+    size = str(values.get("resolution", values.get("length", size)))
     return f"{name}@{size}" if size else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.errors import BadInput
+from polybench.networks import find_model
 from polybench.planning.grid import points
 from polybench.schema.options import Study
 
@@ -31,6 +32,14 @@ def test_depth_and_resolution_are_part_of_the_model_name() -> None:
     assert made.study.model == "catdog-3@96"
 
 
+def test_length_is_part_of_the_model_name() -> None:
+    made = points(Study(engines=("fake",), model="char-gpt"), {"length": [64, 128]})
+    assert [point.study.model for point in made] == ["char-gpt@64", "char-gpt@128"]
+    longer = find_model("char-gpt@128")
+    assert (longer.input_shape, longer.label_shape) == ((128,), (128,))
+    assert longer.weight_shapes()["positions.weight"] == (128, 128)
+
+
 def test_augmentation_is_off_or_on() -> None:
     study = Study(engines=("fake",), input="pipeline", augment=True)
     assert [point.study.augment for point in points(study, {"augment": [0, 1]})] == [False, True]
@@ -55,6 +64,7 @@ def test_augmentation_is_off_or_on() -> None:
         (STUDY, {"threads": range(1, 2001), "batch_size": range(1, 1501)}, "3,000,000 points: expected at most 10,000"),
         (STUDY, {"thread": [1, 2]}, "did you mean 'threads'"),
         (STUDY, {"resolution": [32, 64]}, "lenet supports only images of 32 x 32"),
+        (STUDY, {"resolution": [32, 64], "length": [8]}, "expected one of them"),
     ],
 )
 def test_invalid_sweeps_are_rejected_before_measuring(study: Study, axes: dict[str, list[int]], message: str) -> None:
