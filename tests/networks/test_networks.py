@@ -94,6 +94,7 @@ def test_default_image_size_yields_the_network_itself(name: str) -> None:
     [
         ("lenet@64", "lenet supports only images of 32 x 32; use resnet32 or catdog-N for other sizes"),
         ("catdog-4@45", "the image is too small for the poolings"),
+        ("imdb-bilstm@64", "imdb-bilstm supports only one input size"),
         ("mnist-cnn@64", "mnist-cnn supports only one input size"),
         ("catdog-4@", "catdog-4@: expected the height and width of images in pixels after @"),
         ("resnet32@64x64", "expected the height and width of images in pixels after @"),
