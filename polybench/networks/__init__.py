@@ -70,11 +70,11 @@ def _with_size(name: str, size: str) -> Model:
         problem = "expected the height and width of images in pixels after @, such as catdog-2@96, or the length of"
         raise BadInput(f"{name}@{size}: {problem} sequences, such as char-gpt@256")
     model, side = find_model(name), int(size)
-    if len(model.input_shape) < 3:
+    if any(isinstance(layer, Positions) for layer in model.layers) and model.input_kind == "sequence":
         return _with_length(model, side)
     if name.startswith("catdog-"):
         return catdog(int(name.removeprefix("catdog-")), side)
-    if model.input_shape[0] != 3:
+    if model.input_shape[0] != 3 or len(model.input_shape) != 3:
         raise BadInput(f"{name}@{size}: {name} supports only one input size; use resnet32 or catdog-N for others")
     channels, height, _ = model.input_shape
     if side == height:
