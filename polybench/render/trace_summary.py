@@ -1,4 +1,4 @@
-"""What one recorded training contains."""
+"""The settings, steps and tensors of a recorded training."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from polybench.schema.printable import PrintableStruct
 TRACE_SCHEMA = "polybench.trace/1"
 
 TensorKind = Literal["batch", "weight", "gradient", "statistic", "optimizer"]
-"""What a tensor of a trace is; "statistic" is a running statistic, "optimizer" the optimizer's state."""
+"""Kinds of tensors in a trace; "statistic" is a running statistic, "optimizer" the optimizer's state."""
 
 DifferenceKind = Literal["weight", "batch", "loss", "gradient", "statistic", "update"]
-"""What differs first, in the order in which a step computes it. "weight" are those before the step."""
+"""Kinds of differences, in the order in which a step computes it. "weight" are those before the step."""
 
 
 class TraceHeader(PrintableStruct, kw_only=True):
-    """The facts about a recorded training that are no tensors.
+    """The facts about a recorded training beside its tensors.
 
     `optimizer` has the optimizer's own settings, by their names in the framework; `optimizer_name` is its class.
     `layers` lists name, class and settings of each layer; `flags` are the framework's global switches that
@@ -78,7 +78,7 @@ class StepErrors(msgspec.Struct, frozen=True):
 
 
 class TraceDiffDocument(PrintableStruct, kw_only=True):
-    """What `polybench trace diff` prints. `excluded` are the causes that were tried and explain nothing."""
+    """Document of `polybench trace diff`. `excluded` are the causes that were tried and explain nothing."""
 
     schema: str = "polybench.trace-diff/1"
     a: str
@@ -95,7 +95,7 @@ class TraceDiffDocument(PrintableStruct, kw_only=True):
 
 
 class TraceSummary(PrintableStruct, kw_only=True):
-    """What `polybench trace show` prints: the header, steps by number, gradients by step, shapes of weights by name."""
+    """Document of `polybench trace show`: the header, steps by number, gradients by step, shapes of weights by name."""
 
     schema: str = "polybench.trace-summary/1"
     file: str

@@ -45,7 +45,7 @@ def compare_inputs(a: Trace, b: Trace) -> Inputs:
 
 
 def _in_one_layout(a: Array, b: Array) -> tuple[float, Array]:
-    """Return the error, and B in the layout of A: other orders of axes and codings of labels are no difference."""
+    """Return the error, and B in the layout of A: other orders of axes and codings of labels do not count."""
     if a.dtype.kind in "iub" and b.dtype.kind == "f" and b.ndim == a.ndim + 1:
         b = b.argmax(axis=-1)  # one-hot labels
     elif b.dtype.kind in "iub" and a.dtype.kind == "f" and a.ndim == b.ndim + 1:

@@ -107,7 +107,7 @@ def _labels(comparison: Comparison, step: int) -> Iterator[tuple[str, Array, Arr
 
 
 def _is_round(value: float) -> bool:
-    """Return True for a number with at most two significant digits, such as a limit that somebody chose."""
+    """Return True for a number with at most two significant digits, such as a limit that a user chose."""
     return value > 0 and abs(float(f"{value:.2g}") / value - 1) < 1e-4
 
 

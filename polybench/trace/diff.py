@@ -25,7 +25,7 @@ def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None
         model: the network that both should compute, for causes in the forward pass.
 
     Raises:
-        BadInput: a file is no trace, or the two have no recorded step or no network in common.
+        BadInput: a file is not a trace, or the two have no recorded step or no network in common.
     """
     with Trace(a) as trace_a, Trace(b) as trace_b:
         steps = sorted({*trace_a.steps} & {*trace_b.steps})

@@ -82,7 +82,7 @@ class Trace:
         path: the file.
 
     Raises:
-        BadInput: there is no such file, it is not a trace, another version wrote it, or it is cut off.
+        BadInput: the file is missing, it is not a trace, another version wrote it, or it is cut off.
     """
 
     def __init__(self, path: Path) -> None:
@@ -205,7 +205,7 @@ class Trace:
                 raise ValueError(f"version {version} of the format")
             shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(self._file)
         except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-            raise BadInput(f"{self.path}: tensor {name!r} is no NumPy array: {error}") from error
+            raise BadInput(f"{self.path}: tensor {name!r} is not a NumPy array: {error}") from error
         size = location.size - (self._file.tell() - location.offset)
         if dtype.kind not in _NUMBERS or any(length < 0 for length in shape):
             raise BadInput(f"{self.path}: tensor {name!r} has the type {dtype}: expected real numbers")

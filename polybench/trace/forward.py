@@ -246,7 +246,7 @@ def _kernels(of: Variant) -> Iterator[Variant]:
 def _loss(of: Variant) -> Iterator[Variant]:
     """Sum for mean, label smoothing, and a softmax before the cross-entropy has no counterpart here."""
     if not of.is_summed:
-        yield of._replace(words=(*of.words, "adds up the loss over the batch; it is no mean"), is_summed=True)
+        yield of._replace(words=(*of.words, "adds up the loss over the batch instead of its mean"), is_summed=True)
     for smoothing in {0.0, 0.05, 0.1, 0.2} - {of.model.label_smoothing}:
         words = f"has label smoothing {smoothing:g}, not {of.model.label_smoothing:g}"
         yield of._replace(words=(*of.words, words), model=replace(of.model, label_smoothing=smoothing))

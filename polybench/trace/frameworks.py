@@ -19,7 +19,7 @@ Named = Iterator[tuple[str, Array]]
 
 
 class Source(Protocol):
-    """Where a recorder finds the facts and the tensors of a training."""
+    """The facts and the tensors of a training, for a recorder."""
 
     def header(self) -> dict[str, Any]:
         """Return the fields of the trace's header that a framework knows."""
@@ -67,7 +67,7 @@ def named_tensors(tree: Any, prefix: str = "") -> Named:
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Return names and leaves of a tree that JAX knows, such as a module of Equinox; empty if it is none."""
+    """Return names and leaves of a tree that JAX knows, such as a module of Equinox; empty for other values."""
     jax = sys.modules.get("jax")
     if jax is None or hasattr(tree, "shape"):
         return []

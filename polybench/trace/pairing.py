@@ -27,7 +27,7 @@ _USUAL_AXES: Mapping[str, Mapping[int, Axes]] = {  # framework -> number of axes
 
 
 class Layout(NamedTuple):
-    """How a tensor of B becomes its counterpart in A: axes in A's order, then flipped, then columns in A's order."""
+    """The way a tensor of B becomes its counterpart in A: axes in A's order, flipped, then columns in A's order."""
 
     axes: Axes
     flipped: Axes = ()

@@ -28,13 +28,13 @@ _EXPLAINED = 2e-4
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of an optimizer, g the gradient and w the weights.
+    """A step of an optimizer, g the gradient and w the weights.
 
     "sgd": v = momentum v + (1 - dampening) g, from v = g; the step is v, or g + momentum v with `nesterov`.
     "adam": m and v with `betas`, corrected for their start at zero if `bias_correction`; the step is
     m / (sqrt(v) + epsilon), where `epsilon_place` has other forms. "rmsprop": g / (sqrt(s) + epsilon).
     `weight_decay` is added to g, or with `decoupled` decay to the step; `decays` are all weights or those with
-    several axes. `clip` is the largest norm of all gradients together; 0 is no clipping.
+    several axes. `clip` is the largest norm of all gradients together; 0 turns clipping off.
     """
 
     family: Literal["sgd", "adam", "rmsprop"]

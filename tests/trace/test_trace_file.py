@@ -1,4 +1,4 @@
-"""Trace files are untrusted input: everything that is no trace is refused with a clear sentence."""
+"""Trace files are untrusted input: everything else is refused with a clear sentence."""
 
 from __future__ import annotations
 
