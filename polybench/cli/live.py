@@ -63,7 +63,7 @@ class _Warnings:
 class LiveTable(_Warnings):
     """Table of the configurations, the current stage, phase and the remaining time.
 
-    Its methods draw it, and `tick` every second, but not while a block is timed: then this process sleeps.
+    Its methods draw it, and `ticking` does so every second, but not while a block is timed: then this process sleeps.
     """
 
     def __init__(self, live: Live, *, repeats_warnings: bool = False) -> None:

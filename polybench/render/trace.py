@@ -43,6 +43,8 @@ def _notes(document: TraceDiffDocument) -> Iterator[str]:
         yield f"{cause.cause}: {cause.evidence}; remaining error {cause.remaining_error:.1e}"
     if document.first_difference is not None and document.excluded:
         yield f"tried and excluded: {', '.join(document.excluded)}"
+    if document.first_difference is not None and document.not_tried:
+        yield f"not tried: {', '.join(document.not_tried)}"
     if moved := [f"{a} is {b} ({layout})" for a, b, layout in document.pairs if layout]:
         yield f"layouts: {'; '.join(moved)}"
     yield from document.warnings

@@ -78,7 +78,10 @@ class StepErrors(msgspec.Struct, frozen=True):
 
 
 class TraceDiffDocument(PrintableStruct, kw_only=True):
-    """Document of `polybench trace diff`. `excluded` are the causes that were tried and explain nothing."""
+    """Document of `polybench trace diff`.
+
+    `excluded` are the causes that were tried and explain nothing; of those `not_tried`, the traces do not tell.
+    """
 
     schema: str = "polybench.trace-diff/1"
     a: str
@@ -88,6 +91,7 @@ class TraceDiffDocument(PrintableStruct, kw_only=True):
     first_difference: FirstDifference | None = None
     causes: list[Cause] = []
     excluded: list[str] = []
+    not_tried: list[str] = []
     steps: list[StepErrors] = []
     pairs: list[tuple[str, str, str]] = []
     """Name in A, name in B, and how B's tensor becomes A's."""

@@ -20,6 +20,7 @@ class Inputs(NamedTuple):
     remaining_error: float = 0.0
 
 
+_MAX_AXES = 5
 _EXACT = 1e-6
 _EXPLAINED = 1e-5
 """Largest relative errors of equal inputs, and of inputs after a correction; both are in float32."""
@@ -34,9 +35,9 @@ def compare_inputs(a: Trace, b: Trace) -> Inputs:
         worst = 0.0
         for name_a, name_b in zip(*names, strict=False):
             one, other = a.tensor(step, "batch", name_a), b.tensor(step, "batch", name_b)
-            error, moved = _in_one_layout(one, other)
-            worst = max(worst, error)
-            if error > _EXACT and not first.tensor:
+            error, one, moved = _in_one_layout(one, other)
+            worst = max(worst, error) if np.isfinite(error) else np.inf
+            if not error <= _EXACT and not first.tensor:
                 cause, remaining = _explain(one, moved)
                 first = Inputs(errors, name_a, cause, remaining)
         if names[0] and names[1]:
@@ -44,28 +45,30 @@ def compare_inputs(a: Trace, b: Trace) -> Inputs:
     return first
 
 
-def _in_one_layout(a: Array, b: Array) -> tuple[float, Array]:
-    """Return the error, and B in the layout of A: other orders of axes and codings of labels do not count."""
-    if a.dtype.kind in "iub" and b.dtype.kind == "f" and b.ndim == a.ndim + 1:
-        b = b.argmax(axis=-1)  # one-hot labels
-    elif b.dtype.kind in "iub" and a.dtype.kind == "f" and a.ndim == b.ndim + 1:
-        b = np.eye(a.shape[-1])[b] if int(b.max(initial=0)) < a.shape[-1] and int(b.min(initial=0)) >= 0 else b
+def _in_one_layout(a: Array, b: Array) -> tuple[float, Array, Array]:
+    """Return the error, A and B, labels as integers and B with the axes of A: layout and coding do not count."""
+    if a.ndim != b.ndim:
+        a, b = (one.argmax(axis=-1) if one.dtype.kind == "f" and one.ndim > 1 and one.size else one for one in (a, b))
     best = (np.inf, b)
-    for axes in itertools.permutations(range(b.ndim)) if b.ndim <= 5 else ():
+    for axes in itertools.permutations(range(b.ndim)) if a.ndim == b.ndim <= _MAX_AXES else ():
         moved = b.transpose(axes)
         if moved.shape == a.shape:
-            best = min(best, (relative_error(a, moved), moved), key=lambda one: one[0])
-            if best[0] <= _EXACT:
+            error = relative_error(a, moved)
+            best = min(best, (error, moved), key=lambda one: one[0])
+            if error <= _EXACT:
                 break
-    return best
+    return best[0], a, best[1]
 
 
 def _explain(a: Array, b: Array) -> tuple[str, float]:
     """Return the cause of a difference in words, and the error that it leaves."""
     if a.shape != b.shape:
         return f"the batches have the shapes {a.shape} and {b.shape}", 0.0
-    if a.dtype.kind in "iub":
+    if not a.ndim or not a.size or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return "the batches have other inputs", 0.0
+    if a.dtype.kind in "iub" and b.dtype.kind in "iub":
         return _explain_labels(a.astype("int64"), b.astype("int64")), 0.0
+    a, b = a.astype("float64"), b.astype("float64")
     for find in (_scaled, _reordered, _mirrored, _normalized):
         cause, error = find(a, b)
         if error <= _EXPLAINED:

@@ -7,48 +7,65 @@ dropout, which is random.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
-from msgspec.structs import replace
 
 from polybench.networks.model import Model
 from polybench.schema.trace import Cause, DifferenceKind, FirstDifference
 from polybench.trace import forward
 from polybench.trace import update_rules as rules
-from polybench.trace.comparison import Comparison, norm_error, pairs_of
+from polybench.trace.comparison import Comparison, pairs_of
 from polybench.trace.file import Array, Trace
+from polybench.trace.pairing import relative_error
 
 _CONSTANT = 1e-3
 """Largest relative spread of a factor that counts as one number."""
 
 
-def find_causes(
-    comparison: Comparison, first: FirstDifference | None, model: Model | None
-) -> tuple[list[Cause], list[str]]:
-    """Return the causes that explain, in the order of a training step, and the names of those that do not.
+class Found(NamedTuple):
+    """The causes that explain, in the order of a training step, and the names of the others."""
+
+    causes: list[Cause]
+    excluded: list[str]
+    not_tried: list[str]
+
+
+def find_causes(comparison: Comparison, first: FirstDifference | None, model: Model | None) -> Found:
+    """Try all known causes.
 
     Causes that explain to rounding are found without a first difference too: their effect can be smaller than
     what rounding may do elsewhere.
     """
-    causes: list[Cause] = []
-    excluded: list[str] = []
+    first = first or FirstDifference(0, "update", "", None)
+    found = Found([], [], [])
     for name, find in _CAUSES.items():
-        if found := list(find(comparison, first or _NONE)):
-            causes += found
+        if causes := list(find(comparison, first)):
+            found.causes.extend(causes)
+        elif _is_unknown(name, comparison, first):
+            found.not_tried.append(name)
         else:
-            excluded.append(name)
+            found.excluded.append(name)
     if model is None:
-        return causes, [*excluded, "(not tried without --model: " + ", ".join(forward.FORWARD_CAUSES) + ")"]
-    found = list(_forward(comparison, model))
-    if not found:
-        excluded += forward.FORWARD_CAUSES
-    summed = any("mean" in cause.cause for cause in causes)
-    causes += [one for one in found if not (summed and "mean" in one.cause)]
-    return sorted(causes, key=lambda cause: get_args(DifferenceKind).index(cause.explains)), excluded
+        found.not_tried.extend(f"{name} (needs --model)" for name in forward.FORWARD_CAUSES)
+    elif (of_network := _forward(comparison, model)) is None:
+        found.not_tried.extend(f"{name} (no variant of {model.name} explains both)" for name in forward.FORWARD_CAUSES)
+    else:
+        named = {cause.cause for cause in found.causes}
+        is_summed = any("loss is the sum over" in text for text in named)
+        found.causes.extend(one for one in of_network if not (is_summed and one.cause.endswith(forward.SUMMED)))
+        found.excluded.extend(() if of_network else forward.FORWARD_CAUSES)
+    order = get_args(DifferenceKind).index
+    return found._replace(causes=sorted(found.causes, key=lambda cause: order(cause.explains)))
 
 
-_NONE = FirstDifference(0, "update", "", None)
+def _is_unknown(name: str, comparison: Comparison, first: FirstDifference) -> bool:
+    """Return True if a cause that was not found is not excluded either: the traces do not tell."""
+    if _CAUSES[name] in (_gradient_factor, _penalty, _not_zeroed, _precision, _dropout):
+        return first.kind in ("weight", "batch")  # gradients differ anyway
+    if _CAUSES[name] is _statistics:
+        return not comparison.statistics
+    return _CAUSES[name] is _update and comparison.rules is None
 
 
 def _weights(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
@@ -62,7 +79,7 @@ def _weights(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
         f"B starts from other initial weights: {words}",
         f"{len(different)} of {len(pairs)} tensors differ, in every order of their axes",
         "weight",
-        norm_error(comparison, 0, "weight") or 0.0,
+        first.error or 0.0,
     )
 
 
@@ -85,25 +102,29 @@ def _gradient_factor(comparison: Comparison, first: FirstDifference) -> Iterator
         return
     losses = comparison.a.steps[first.step].loss, comparison.b.steps[first.step].loss
     loss_factor = losses[1] / losses[0] if losses[0] and losses[1] else np.nan
-    labels = [one.size for _, one, _ in _labels(comparison, first.step)]
-    evidence = f"all gradients are multiplied by {factor:.6g}, the loss by {loss_factor:.6g}"
-    counts = [count for count in labels if abs(factor / count - 1) < 1e-3 or abs(factor * count - 1) < 1e-3]
+    evidence = f"all gradients are multiplied by {factor:.6g}"
+    evidence += "" if np.isnan(loss_factor) else f", the loss by {loss_factor:.6g}"
+    counts = [
+        count
+        for count in _label_counts(comparison, first.step)
+        if abs(factor / count - 1) < 1e-3 or abs(factor * count - 1) < 1e-3
+    ]
     if counts and abs(loss_factor / factor - 1) < 1e-3:
         which, other = ("B", "A") if factor > 1 else ("A", "B")
         text = f"{which}'s loss is the sum over {counts[0]} predictions, {other}'s is the mean"
-    elif abs(norm := float(np.linalg.norm(b))) and factor < 1 and _is_round(norm):
-        text = f"B clips its gradients to the norm {norm:.4g}"
-    elif factor > 1 and _is_round(float(np.linalg.norm(a))):
-        text = f"A clips its gradients to the norm {np.linalg.norm(a):.4g}"
+    elif _is_round(norm := float(np.linalg.norm(b if factor < 1 else a))):
+        text = f"{'B' if factor < 1 else 'A'} clips its gradients to the norm {norm:.4g}"
     else:
         text = f"B's gradients are A's times {factor:.6g}: a loss scale that one of them does not undo"
     yield Cause(text, evidence, first.kind, remaining)
 
 
-def _labels(comparison: Comparison, step: int) -> Iterator[tuple[str, Array, Array]]:
+def _label_counts(comparison: Comparison, step: int) -> Iterator[int]:
+    """Iterate over the number of labels in each tensor of a batch but the first one."""
     for name in comparison.a.names(step, "batch")[1:]:
         tensor = comparison.a.tensor(step, "batch", name)
-        yield name, tensor if tensor.dtype.kind in "iub" else tensor.argmax(axis=-1), tensor
+        if tensor.size:
+            yield tensor.size // tensor.shape[-1] if tensor.dtype.kind == "f" and tensor.ndim > 1 else tensor.size
 
 
 def _is_round(value: float) -> bool:
@@ -147,9 +168,11 @@ def _not_zeroed(comparison: Comparison, first: FirstDifference) -> Iterator[Caus
     if first.kind != "gradient" or first.step - 1 not in comparison.a.steps:
         return
     (before_a, before_b), (a, b) = _joined(comparison, first.step - 1), _joined(comparison, first.step)
+    if before_a.size != a.size:
+        return
     for which, total, other, before in (("B", b, a, before_b), ("A", a, b, before_a)):
-        remaining = float(np.linalg.norm(total - other - before) / np.linalg.norm(total))
-        if remaining <= _CONSTANT:
+        remaining = relative_error(total, other + before)
+        if before.any() and remaining <= _CONSTANT:
             text = f"{which} adds its gradients to those of the step before: it does not set them to zero"
             yield Cause(text, f"{which}'s gradients are a sum of two steps", "gradient", remaining)
 
@@ -178,7 +201,7 @@ def _statistics(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
     changes: dict[bool, list[tuple[Array, Array, Array]]] = {False: [], True: []}
     before = {pair.a: comparison.a.tensor(0, "statistic", pair.a) for pair in comparison.statistics}
     for name, a, b in pairs_of(comparison, 0, "statistic"):
-        changes["var" in name.lower()].append((before[name], a, b))
+        changes["var" in name.lower()].append((before[name].ravel(), a.ravel(), b.ravel()))
     if not changes[False] or not changes[True]:
         return
     means = [np.concatenate(column) for column in zip(*changes[False], strict=True)]
@@ -210,40 +233,18 @@ def _factor(a: Array, b: Array) -> tuple[float, float]:
 
 def _update(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
     """Another rule of the optimizer."""
-    fits = fit_rules(comparison)
-    if fits is None:
+    if (found := comparison.rules) is None:
         return
-    fit_a, same, fit_b = fits
-    for field in _by_effect(fit_a.rule, fit_b.rule, comparison.b):
-        values = [_value(field, getattr(one.rule, field)) for one in (fit_a, fit_b)]
-        evidence = f"A's rule leaves {same.error:.2g} of B's update, with this change {fit_b.error:.1g} remains"
-        yield Cause(
-            f"the {rules.WORDS[field]} is {values[1]} in B, and {values[0]} in A", evidence, "update", fit_b.error
+    for field in found.fields:
+        values = [_value(field, getattr(one.rule, field)) for one in (found.a, found.b)]
+        evidence = (
+            f"A's rule leaves {found.a_on_b.error:.2g} of B's update, with this change {found.b.error:.1g} remains"
         )
+        text = f"the {rules.WORDS[field]} {'are' if field in _PLURAL else 'is'} {values[1]} in B, and {values[0]} in A"
+        yield Cause(text, evidence, "update", found.b.error)
 
 
-def _by_effect(a: rules.Rule, b: rules.Rule, trace: Trace) -> list[str]:
-    """Return the fields in which B's rule differs, that with the largest effect on its updates first."""
-    fields, samples = rules.differences(a, b), rules.take_samples(trace)
-    assert samples is not None  # it has a rule
-    effects = {field: rules.fit(replace(b, **{field: getattr(a, field)}), samples).error for field in fields}
-    return sorted(fields, key=lambda field: -effects[field])
-
-
-def fit_rules(comparison: Comparison) -> tuple[rules.Fit, rules.Fit, rules.Fit] | None:
-    """Find the rules of the optimizers: A's, A's on the updates of B, and B's.
-
-    None if the traces do not tell: they lack gradients, or follow no known rule.
-    """
-    traces = comparison.a, comparison.b
-    samples = [rules.take_samples(trace) for trace in traces]
-    if samples[0] is None or samples[1] is None:
-        return None
-    declared = [rule for trace in traces if (rule := rules.declared_rule(trace)) is not None]
-    fit_a = rules.find_rule(samples[0], [*declared, *rules.DEFAULTS])
-    same = rules.fit(fit_a.rule, samples[1])
-    fit_b = same if same.explains else rules.find_rule(samples[1], [fit_a.rule, *declared[::-1], *rules.DEFAULTS])
-    return (fit_a, same, fit_b) if fit_a.explains and fit_b.explains else None
+_PLURAL = ("betas", "decays")
 
 
 def _value(field: str, value: object) -> str:
@@ -278,7 +279,7 @@ def _active_dropout(trace: Trace) -> list[str]:
     ]
 
 
-_CAUSES: dict[str, Callable[[Comparison, Any], Iterator[Cause]]] = {
+_CAUSES: dict[str, Callable[[Comparison, FirstDifference], Iterator[Cause]]] = {
     "initial weights": _weights,
     "batches": _batch,
     "sum or mean of the loss, clipping, loss scale": _gradient_factor,
@@ -292,18 +293,23 @@ _CAUSES: dict[str, Callable[[Comparison, Any], Iterator[Cause]]] = {
 }
 
 
-def _forward(comparison: Comparison, model: Model) -> Iterator[Cause]:
-    """Differences between the networks that both compute."""
-    sides = (("A", comparison.a, False), ("B", comparison.b, True))
+def _forward(comparison: Comparison, model: Model) -> list[Cause] | None:
+    """Return the differences between the networks that both compute; None if a trace computes no known variant."""
     explained = {}
-    for which, trace, is_b in sides:
-        recorded = forward.read_step(trace, model, comparison.weights, is_b=is_b)
+    for which, trace in (("A", comparison.a), ("B", comparison.b)):
+        recorded = forward.read_step(trace, model, comparison.weights, is_b=which == "B")
         explained[which] = forward.explain(recorded, model)
     if not all(one.explains for one in explained.values()):
-        return
-    words = {which: set(one.variant.words) for which, one in explained.items()}
-    for which, one in explained.items():
-        for text in one.variant.words:
-            if text not in words["A"] & words["B"]:
-                evidence = f"the float64 reference of {model.name} then computes {which}'s loss and gradients"
-                yield Cause(f"{which} {text}", evidence, "loss", one.error)
+        return None
+    both = {*explained["A"].variant.words} & {*explained["B"].variant.words}
+    return [
+        Cause(
+            f"{which} {text}",
+            f"so {model.name} in the float64 reference has {which}'s loss and gradients",
+            "loss",
+            one.error,
+        )
+        for which, one in explained.items()
+        for text in one.variant.words
+        if text not in both
+    ]

@@ -10,7 +10,7 @@ from polybench.schema.trace import DifferenceKind
 from polybench.trace.batches import Inputs, compare_inputs
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import Layout, Pair, pair_weights
-from polybench.trace.update_rules import NO_GRADIENT
+from polybench.trace.update_rules import NO_GRADIENT, Rules, find_rules
 
 TOLERANCE: dict[DifferenceKind, float] = {
     # In units of rounding (1.2e-7 in float32). ReLU and max-pool can switch a branch, so gradients need the most.
@@ -33,6 +33,7 @@ class Comparison(NamedTuple):
         inputs: what differs between the batches.
         without_gradient: names in A of weights whose gradients are rounding, such as a bias before batch norm. Adam
             makes full updates of them, so their updates are not compared.
+        rules: of the optimizers; None if the traces do not tell.
     """
 
     a: Trace
@@ -41,6 +42,7 @@ class Comparison(NamedTuple):
     statistics: Sequence[Pair]
     inputs: Inputs
     without_gradient: frozenset[str]
+    rules: Rules | None
 
 
 def pair(a: Trace, b: Trace, names: Mapping[str, str]) -> Comparison:
@@ -49,7 +51,7 @@ def pair(a: Trace, b: Trace, names: Mapping[str, str]) -> Comparison:
     limit = NO_GRADIENT**2 * sum(norms.values())
     without_gradient = frozenset(name for name, norm in norms.items() if 0 < norm < limit)
     weights, statistics = pair_weights(a, b, names), _pair_statistics(a, b)
-    return Comparison(a, b, weights, statistics, compare_inputs(a, b), without_gradient)
+    return Comparison(a, b, weights, statistics, compare_inputs(a, b), without_gradient, find_rules(a, b))
 
 
 def _pair_statistics(a: Trace, b: Trace) -> list[Pair]:
@@ -59,10 +61,12 @@ def _pair_statistics(a: Trace, b: Trace) -> list[Pair]:
         names = trace.names(0, "statistic")
         ordered.append([[name for name in names if ("var" in name.lower()) == is_variance] for is_variance in (0, 1)])
     pairs = []
+    shapes_a, shapes_b = a.shapes(0, "statistic"), b.shapes(0, "statistic")
     for group_a, group_b in zip(*ordered, strict=True):
-        if len(group_a) != len(group_b):
+        if [shapes_a[name] for name in group_a] != [shapes_b[name] for name in group_b]:
             return []
-        pairs += [Pair(one, other, Layout((0,))) for one, other in zip(group_a, group_b, strict=True)]
+        for one, other in zip(group_a, group_b, strict=True):
+            pairs.append(Pair(one, other, Layout(tuple(range(len(shapes_a[one]))))))
     return pairs
 
 

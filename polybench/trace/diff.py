@@ -9,11 +9,10 @@ from pathlib import Path
 from polybench.errors import BadInput
 from polybench.networks.model import Model
 from polybench.schema.trace import Cause, DifferenceKind, FirstDifference, StepErrors, TraceDiffDocument
-from polybench.trace.causes import find_causes, fit_rules
+from polybench.trace.causes import find_causes
 from polybench.trace.comparison import TOLERANCE, Comparison, norm_error, pair, pairs_of, tolerance
 from polybench.trace.file import Trace
 from polybench.trace.pairing import read_map, relative_error
-from polybench.trace.update_rules import differences
 
 
 def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None) -> TraceDiffDocument:
@@ -36,19 +35,20 @@ def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None
         comparison = pair(trace_a, trace_b, read_map(names))
         errors = [_errors(comparison, step) for step in steps]
         first = _first_difference(comparison, errors)
-        causes, excluded = find_causes(comparison, first, model)
-        if first is None and causes:  # smaller than what rounding may do, but explained
-            kind = causes[0].explains
-            first = FirstDifference(0, kind, _worst(comparison, 0, kind), getattr(errors[0], kind))
+        found = find_causes(comparison, first, model)
+        if first is None and found.causes:  # smaller than what rounding may do, but explained
+            kind = found.causes[0].explains
+            first = FirstDifference(0, kind, _worst(comparison, 0, kind), _finite(getattr(errors[0], kind)))
         return TraceDiffDocument(
             a=str(a),
             b=str(b),
             frameworks=(trace_a.header.framework, trace_b.header.framework),
-            verdict=_verdict(first, causes, errors),
+            verdict=_verdict(first, found.causes, errors),
             first_difference=first,
-            causes=causes,
-            excluded=excluded,
-            steps=errors,
+            causes=found.causes,
+            excluded=found.excluded,
+            not_tried=found.not_tried,
+            steps=[StepErrors(one.step, *(_finite(getattr(one, kind)) for kind in TOLERANCE)) for one in errors],
             pairs=[(one.a, one.b, one.layout.text) for one in comparison.weights],
             warnings=list(_warnings(trace_a, trace_b, steps)),
         )
@@ -67,15 +67,10 @@ def _first_difference(comparison: Comparison, errors: Sequence[StepErrors]) -> F
         for kind in TOLERANCE:
             error = getattr(one, kind)
             if error is not None and not error <= tolerance(comparison, one.step, kind):
-                if kind == "update" and _follow_one_rule(comparison):
+                if kind == "update" and comparison.rules is not None and not comparison.rules.fields:
                     continue  # Adam makes full updates of gradients that are rounding
                 return FirstDifference(one.step, kind, _worst(comparison, one.step, kind), _finite(error))
     return None
-
-
-def _follow_one_rule(comparison: Comparison) -> bool:
-    fits = fit_rules(comparison)
-    return fits is not None and fits[1].explains and not differences(fits[0].rule, fits[1].rule)
 
 
 def _worst(comparison: Comparison, step: int, kind: DifferenceKind) -> str:
@@ -86,8 +81,8 @@ def _worst(comparison: Comparison, step: int, kind: DifferenceKind) -> str:
     return max(sizes, key=lambda name: sizes[name])
 
 
-def _finite(error: float) -> float | None:
-    return error if math.isfinite(error) else None
+def _finite(error: float | None) -> float | None:
+    return error if error is not None and math.isfinite(error) else None
 
 
 _NOUNS = {
@@ -122,8 +117,8 @@ def _warnings(a: Trace, b: Trace, steps: Sequence[int]) -> Iterator[str]:
     for trace in (a, b):
         if missing := [step for step in trace.header.steps if step not in trace.steps]:
             yield f"{trace.path}: the training ended before the steps {', '.join(map(str, missing))}"
-        if any(record.loss is None for record in trace.steps.values()):
-            yield f"{trace.path}: a loss is not finite"
+        if lost := [step for step, record in trace.steps.items() if record.loss is None]:
+            yield f"{trace.path}: the loss is not finite in the steps {', '.join(map(str, lost))}"
     if only_one := sorted({*a.steps} ^ {*b.steps}):
         yield f"steps in one trace only are not compared: {', '.join(map(str, only_one))}"
     if len(steps) == 1:

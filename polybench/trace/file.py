@@ -58,6 +58,11 @@ class TraceWriter:
         """Mark a step as complete."""
         self._add(f"{step:06}/step.json", msgspec.json.encode(record))
 
+    def discard(self) -> None:
+        """Delete what was written."""
+        self._tar.close()
+        self._partial.unlink(missing_ok=True)
+
     def close(self) -> None:
         """End the archive and give the file its name."""
         self._tar.close()
@@ -114,14 +119,16 @@ class Trace:
         return {name: self._read_shape(location, name)[0] for name, location in self._group(step, kind).items()}
 
     def tensor(self, step: int, kind: TensorKind, name: str) -> Array:
-        """Read one tensor; floats become float64. Raises BadInput if the trace has no such tensor."""
+        """Read a tensor, in float64 except for integers of a batch. Raises BadInput if the trace has no such tensor."""
         location = self._group(step, kind).get(name)
         if location is None:
             raise BadInput(f"{self.path}: step {step} has no {kind} {name!r}")
+        if kind in ("weight", "gradient", "statistic"):
+            self._check_shape(step, kind, name)
         shape, fortran_order, dtype = self._read_shape(location, name)
         flat = np.fromfile(self._file, dtype, math.prod(shape))
         tensor = flat.reshape(shape, order="F" if fortran_order else "C")
-        return tensor.astype("float64") if dtype.kind == "f" else tensor
+        return tensor if kind == "batch" and dtype.kind != "f" else tensor.astype("float64")
 
     def tensors(self, step: int, kind: TensorKind) -> dict[str, Array]:
         """Read all tensors of a kind."""
@@ -134,6 +141,16 @@ class Trace:
 
     def _group(self, step: int, kind: TensorKind) -> Mapping[str, _Location]:
         return self._tensors.get((step, kind), {})
+
+    def _check_shape(self, step: int, kind: TensorKind, name: str) -> None:
+        """Raise BadInput if a tensor has another shape than the weight, or the statistic, before step 0."""
+        origin: TensorKind = "statistic" if kind == "statistic" else "weight"
+        first = self._group(0, origin).get(name)
+        if first is None or (step, kind) == (0, origin):
+            return
+        expected, found = self._read_shape(first, name)[0], self._read_shape(self._group(step, kind)[name], name)[0]
+        if found != expected:
+            raise BadInput(f"{self.path}: step {step}: {kind} {name!r} has the shape {found}, expected {expected}")
 
     def _read_entries(self) -> TraceHeader:
         header: TraceHeader | None = None

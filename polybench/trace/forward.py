@@ -18,6 +18,8 @@ from polybench.schema.trace import TensorKind
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import Pair, relative_error
 
+SUMMED = "adds up the loss over the batch instead of its mean"
+
 _ROUNDING = 1e-5
 _EXPLAINED = 1e-3
 """Errors of the gradients: what float32 leaves of a network without normalization, and with switched ReLUs."""
@@ -81,7 +83,8 @@ def read_step(trace: Trace, model: Model, pairs: Sequence[Pair], *, is_b: bool) 
     if len(names) < 2:
         raise BadInput(f"{trace.path} has no batch: pass batch=(inputs, labels) to `step`")
     images, labels = (trace.tensor(0, "batch", name) for name in names[:2])
-    for axes in itertools.permutations(range(1, images.ndim)):
+    same_axes = images.ndim == 1 + len(model.input_shape)
+    for axes in itertools.permutations(range(1, images.ndim)) if same_axes else ():
         if images.transpose(0, *axes).shape[1:] == model.input_shape:
             images = images.transpose(0, *axes)
             break
@@ -246,7 +249,7 @@ def _kernels(of: Variant) -> Iterator[Variant]:
 def _loss(of: Variant) -> Iterator[Variant]:
     """Sum for mean, label smoothing, and a softmax before the cross-entropy has no counterpart here."""
     if not of.is_summed:
-        yield of._replace(words=(*of.words, "adds up the loss over the batch instead of its mean"), is_summed=True)
+        yield of._replace(words=(*of.words, SUMMED), is_summed=True)
     for smoothing in {0.0, 0.05, 0.1, 0.2} - {of.model.label_smoothing}:
         words = f"has label smoothing {smoothing:g}, not {of.model.label_smoothing:g}"
         yield of._replace(words=(*of.words, words), model=replace(of.model, label_smoothing=smoothing))

@@ -149,7 +149,7 @@ class _Keras:
             "versions": {"keras": str(self._keras.__version__)},
             "layers": [
                 (layer.name, type(layer).__name__, str(_plain(layer.get_config())))
-                for layer in self._model._flatten_layers(include_self=False)
+                for layer in getattr(self._model, "layers", ())
             ],
             "flags": {"floatx": self._keras.config.floatx(), "dtype_policy": self._model.dtype_policy.name},
         }

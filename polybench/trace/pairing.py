@@ -19,6 +19,9 @@ Axes = tuple[int, ...]
 _EQUAL = 1e-5
 """Largest relative error of tensors that count as equal."""
 
+_MAX_AXES = 6
+"""Axes of a weight whose orders are tried."""
+
 _SYNONYMS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "scale": "weight", "w": "weight", "b": "bias"}
 _USUAL_AXES: Mapping[str, Mapping[int, Axes]] = {  # framework -> number of axes -> axes of the PyTorch layout
     "keras": {4: (3, 2, 0, 1), 2: (1, 0)},
@@ -57,8 +60,9 @@ class Pair(NamedTuple):
 
 def relative_error(a: Array | float, b: Array | float) -> float:
     """Return norm(a - b) / norm(a), or norm(b) if a is zero; 0 if both are."""
-    scale = float(np.linalg.norm(np.ravel(a))) or float(np.linalg.norm(np.ravel(b)))
-    difference = float(np.linalg.norm(np.ravel(np.subtract(a, b))))
+    a, b = (np.ravel(np.asarray(one, "float64")) for one in (a, b))
+    scale = float(np.linalg.norm(a)) or float(np.linalg.norm(b))
+    difference = float(np.linalg.norm(a - b))
     return difference / scale if scale else 0.0
 
 
@@ -70,6 +74,8 @@ def read_map(path: Path | None) -> dict[str, str]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"--map {path}: {error}") from error
+    if len({*map(str, table.values())}) < len(table):
+        raise BadInput(f"--map {path}: two lines name the same weight of B: expected a line for each")
     if wrong := [name for name, value in table.items() if not isinstance(value, str)]:
         raise BadInput(f'--map {path}: {wrong[0]}: expected a line "name in A" = "name in B"')
     return table
@@ -98,13 +104,12 @@ def pair_weights(a: Trace, b: Trace, given: Mapping[str, str]) -> list[Pair]:
             layout = _find_layout(weight, others[other], b.header.framework)
             if layout is not None:
                 differs = relative_error(weight, layout.apply(others[other])) > _EQUAL
-                ranked.append((differs, _plain_name(name) != _plain_name(other), abs(order[other] - position), other))
+                is_renamed = _plain_name(name) != _plain_name(other)
+                ranked.append((differs, is_renamed, abs(order[other] - position), other, layout))
         if not ranked:
             shape = "x".join(map(str, weight.shape))
             raise BadInput(f"{a.path}: weight {name!r} ({shape}) has no counterpart in {b.path}: write it into a --map")
-        other = min(ranked)[-1]
-        layout = _find_layout(weight, others[other], b.header.framework)
-        assert layout is not None
+        *_, other, layout = min(ranked)
         pairs.append(Pair(name, other, layout))
         if other in free:
             free.remove(other)
@@ -119,10 +124,12 @@ def _plain_name(name: str) -> str:
 
 def _find_layout(a: Array, b: Array, framework: str) -> Layout | None:
     """Find how B's tensor becomes A's; without equal values the usual layout of the framework; None if none fits."""
+    if b.ndim != a.ndim or b.ndim > _MAX_AXES:
+        return None
     fitting = [
         axes for axes in itertools.permutations(range(b.ndim)) if tuple(b.shape[axis] for axis in axes) == a.shape
     ]
-    if not fitting or b.ndim > 6:
+    if not fitting:
         return None
     flips: list[Axes] = [(), (2, 3)] if a.ndim == 4 else [()]
     for axes, flipped in itertools.product(fitting, flips):

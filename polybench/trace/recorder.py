@@ -41,7 +41,11 @@ class Recorder:
         header |= {"schema": TRACE_SCHEMA, "steps": self._due, "optimizer": {**header["optimizer"], **settings}}
         self._writer = TraceWriter(Path(file), TraceHeader(**header))
         self._step = 0
-        self._write_state(0, {"statistic": statistics})
+        try:
+            self._write_state(0, {"statistic": statistics})
+        except BaseException:
+            self._writer.discard()
+            raise
 
     def __enter__(self) -> Recorder:
         return self

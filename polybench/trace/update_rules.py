@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from polybench.networks.optimizers import CLIP_EPSILON
+from polybench.networks.optimizers import ADAM_BETAS, CLIP_EPSILON, Beta
 from polybench.trace.file import Array, Trace
 
 _SAMPLES = 2048
@@ -237,7 +237,6 @@ def declared_rule(trace: Trace) -> Rule | None:
         values = (settings[one] for one in names if isinstance(settings.get(one), int | float))
         return float(next(values, default))
 
-    betas = settings.get("betas")
     keras = trace.header.framework.startswith("keras")
     return Rule(
         family=family,  # type: ignore[arg-type]  # mypy infers str
@@ -245,7 +244,7 @@ def declared_rule(trace: Trace) -> Rule | None:
         momentum=number("momentum"),
         dampening=number("dampening"),
         nesterov=bool(settings.get("nesterov")),
-        betas=tuple(betas) if isinstance(betas, list) and len(betas) == 2 else _betas(settings),
+        betas=_betas(settings),
         epsilon=number("eps", "epsilon", default=1e-7 if keras else 1e-8),
         epsilon_place="before correction" if keras and family == "adam" else "outside",
         amsgrad=bool(settings.get("amsgrad")),
@@ -257,8 +256,11 @@ def declared_rule(trace: Trace) -> Rule | None:
 
 
 def _betas(settings: Mapping[str, Any]) -> tuple[float, float]:
-    beta1, beta2 = settings.get("beta_1", 0.9), settings.get("beta_2", 0.999)
-    return (beta1, beta2) if isinstance(beta1, float) and isinstance(beta2, float) else (0.9, 0.999)
+    """Return the betas of PyTorch or Keras, or the usual ones if the trace has no valid ones."""
+    try:
+        return msgspec.convert(settings.get("betas") or [settings["beta_1"], settings["beta_2"]], tuple[Beta, Beta])
+    except (KeyError, msgspec.ValidationError):
+        return ADAM_BETAS
 
 
 _ALTERNATIVES: Mapping[str, Sequence[Any]] = {
@@ -313,6 +315,36 @@ def _with_one_change(rule: Rule, candidates: Sequence[Rule]) -> Iterator[Rule]:
             yield msgspec.structs.replace(rule, weight_decay=value, decoupled=decoupled)
 
 
+class Rules(NamedTuple):
+    """The rules of two trainings that explain their updates: A's, A's on the updates of B, and B's.
+
+    `fields` are those in which B's rule differs, that with the largest effect on its updates first.
+    """
+
+    a: Fit
+    a_on_b: Fit
+    b: Fit
+    fields: list[str]
+
+
+def find_rules(a: Trace, b: Trace) -> Rules | None:
+    """Find the rules of two optimizers; None if a trace lacks gradients, or follows no known rule."""
+    samples_a, samples_b = take_samples(a), take_samples(b)
+    if samples_a is None or samples_b is None:
+        return None
+    declared = [rule for trace in (a, b) if (rule := declared_rule(trace)) is not None]
+    fit_a = find_rule(samples_a, [*declared, *DEFAULTS])
+    a_on_b = fit(fit_a.rule, samples_b)
+    fit_b = a_on_b if a_on_b.explains else find_rule(samples_b, [fit_a.rule, *declared[::-1], *DEFAULTS])
+    if not (fit_a.explains and fit_b.explains):
+        return None
+
+    def effect(field: str) -> float:
+        return fit(msgspec.structs.replace(fit_b.rule, **{field: getattr(fit_a.rule, field)}), samples_b).error
+
+    return Rules(fit_a, a_on_b, fit_b, sorted(differences(fit_a.rule, fit_b.rule), key=effect, reverse=True))
+
+
 DEFAULTS = (Rule(family="sgd"), Rule(family="sgd", momentum=0.9), Rule(family="adam"), Rule(family="rmsprop"))
 """Rules to start from if the settings of an optimizer are unknown."""
 
@@ -322,7 +354,7 @@ def differences(a: Rule, b: Rule) -> list[str]:
     fields = [name for name in WORDS if getattr(a, name) != getattr(b, name)]
     if a.family != b.family:
         return ["family"]
-    if abs(a.learning_rate / b.learning_rate - 1) < 1e-3 if b.learning_rate else False:
+    if abs(a.learning_rate - b.learning_rate) < 1e-3 * abs(b.learning_rate):
         fields = [name for name in fields if name != "learning_rate"]
     if not a.weight_decay and not b.weight_decay:
         fields = [name for name in fields if name not in _DECAY]

@@ -45,11 +45,11 @@ CAUSES: dict[Plant, str] = {
     "nesterov": "Nesterov momentum is",
     "weight decay": "the weight decay is",
     "coupled decay": "kind of weight decay is coupled",
-    "decay on matrices only": "the decayed weights is",
+    "decay on matrices only": "the decayed weights are",
     "epsilon of the optimizer": "epsilon of the optimizer is",
     "epsilon inside": "place of epsilon is inside",
     "no bias correction": "bias correction is off",
-    "betas": "the betas is",
+    "betas": "the betas are",
     "amsgrad": "AMSGrad is on",
 }
 """Planted difference -> a part of the cause that `trace diff` must name."""

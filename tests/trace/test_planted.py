@@ -91,7 +91,8 @@ def test_the_first_difference_has_its_step(record: Record) -> None:
 def test_causes_that_need_the_network_are_named_as_not_tried(record: Record) -> None:
     document = diff(record("torch"), record("torch", "pooling"))
     assert "No known cause explains it" in document.verdict
-    assert "not tried without --model" in document.excluded[-1]
+    assert "kind of pooling (needs --model)" in document.not_tried
+    assert "initial weights" in document.excluded
 
 
 @pytest.mark.exhaustive

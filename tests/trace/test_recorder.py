@@ -68,6 +68,9 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         polybench.record(tmp_path / "a", model=WEIGHTS, steps=[-1])
     with pytest.raises(BadInput, match="cannot write the trace"):
         polybench.record(tmp_path / "missing" / "a", model=WEIGHTS)
+    with pytest.raises(BadInput, match="expected real numbers"):
+        polybench.record(tmp_path / "b", model={"w": np.ones(2, "complex64")})
+    assert not list(tmp_path.glob("b*"))
     with polybench.record(tmp_path / "a", model=WEIGHTS) as trace:
         with pytest.raises(BadInput, match=r"step needs weights=\.\.\."):
             trace.step(loss=1.0)

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from polybench.errors import BadInput
-from polybench.schema.trace import TRACE_SCHEMA, StepRecord, TraceHeader
+from polybench.schema.encoding import encode
+from polybench.schema.trace import TRACE_SCHEMA, StepRecord, TensorKind, TraceHeader
 from polybench.trace.diff import diff
 from polybench.trace.file import Array, Trace, TraceWriter
 
+Steps = list[dict[TensorKind, dict[str, Array]]]
 HEADER = TraceHeader(schema=TRACE_SCHEMA, framework="numpy", versions={}, steps=[0])
 STEP = StepRecord(1.0, "", 0.0)
 
@@ -58,6 +60,57 @@ def test_damage_is_refused_or_harmless(
     for pair in ((damaged, file), (file, damaged)):
         with contextlib.suppress(BadInput):
             diff(*pair)
+
+
+NAMES = st.sampled_from(["weight", "bias", "kernel", "running_var"])
+NUMBERS = st.sampled_from(["f4", "f8", "i8", "u1", "?"])
+SOME = st.dictionaries(
+    NAMES, arrays.arrays(NUMBERS, arrays.array_shapes(min_dims=0, max_dims=3, max_side=3)), max_size=3
+)
+STEPS = st.lists(st.fixed_dictionaries(dict.fromkeys(("weight", "gradient", "statistic", "batch"), SOME)), max_size=3)
+
+
+@given(traces=st.tuples(STEPS, STEPS), is_equal=st.booleans())
+def test_any_tensors_are_compared_or_refused(
+    traces: tuple[Steps, Steps], is_equal: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever numbers a trace has, also none, NaN and other shapes in later steps: JSON, or a clear sentence."""
+    folder = tmp_path_factory.mktemp("traces")
+    files = folder / "a", folder / "b"
+    for file, steps in zip(files, (traces[0], traces[0]) if is_equal else traces, strict=True):
+        writer = TraceWriter(file, HEADER)
+        for number, kinds in enumerate(steps):
+            for kind, tensors in kinds.items():
+                for name, tensor in tensors.items():
+                    writer.add_tensor(number, kind, name, tensor)
+            writer.finish_step(number, STEP)
+        writer.close()
+    with contextlib.suppress(BadInput), np.errstate(all="ignore"):
+        encode(diff(*files))
+
+
+def test_a_trace_with_nan_is_compared(tmp_path: Path) -> None:
+    one, nan = np.ones((2, 3)), np.full((2, 3), np.nan)
+    document = diff(write(tmp_path / "a", {"w": one}), write(tmp_path / "b", {"w": nan}))
+    assert document.first_difference is not None
+    assert (document.first_difference.kind, document.first_difference.error) == ("weight", None)
+    assert b'"weight": null' in encode(document)
+
+
+def test_a_weight_with_many_axes_is_refused_at_once(tmp_path: Path) -> None:
+    file = write(tmp_path / "a", {"w": np.ones((1,) * 30)})
+    with pytest.raises(BadInput, match="has no counterpart"):
+        diff(file, file)
+
+
+def test_a_weight_whose_shape_changes_is_refused(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path / "a", HEADER)
+    for step in (0, 1):
+        writer.add_tensor(step, "weight", "w", np.ones(2 + step))
+    writer.finish_step(0, STEP)
+    writer.close()
+    with pytest.raises(BadInput, match=r"step 1: weight 'w' has the shape \(3,\), expected \(2,\)"):
+        diff(tmp_path / "a", tmp_path / "a")
 
 
 def archive(file: Path, *entries: tuple[str, bytes]) -> Path:
@@ -129,6 +182,9 @@ def test_a_map_pairs_what_shapes_do_not_tell(tmp_path: Path) -> None:
     names = tmp_path / "map.toml"
     names.write_text('first = "y"\nsecond = "x"\n')
     assert [pair[:2] for pair in diff(a, b, names).pairs] == [("first", "y"), ("second", "x")]
+    names.write_text('first = "x"\nsecond = "x"\n')
+    with pytest.raises(BadInput, match="two lines name the same weight of B"):
+        diff(a, b, names)
     names.write_text('first = "z"\n')
     with pytest.raises(BadInput, match="has no weight 'z'; its weights are: x, y"):
         diff(a, b, names)
