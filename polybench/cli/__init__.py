@@ -24,6 +24,7 @@ from polybench.cli.engines import engines
 from polybench.cli.explain import explain
 from polybench.cli.export_weights import weights
 from polybench.cli.history import history
+from polybench.cli.importing import import_model
 from polybench.cli.layers import layers
 from polybench.cli.list import list_studies
 from polybench.cli.merge import merge
@@ -76,12 +77,12 @@ def _help(command: Callable[..., None]) -> str:
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, resume),
-    "Your own code": (scripts, weights),
+    "Your own code": (import_model, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        _name = "list" if _command is list_studies else _command.__name__
+        _name = {list_studies: "list", import_model: "import"}.get(_command, _command.__name__)
         app.command(_name, cls=_Command, help=_help(_command), rich_help_panel=_panel)(_command)
 app.add_typer(trace, name="trace", rich_help_panel="Your own code")
 app.add_typer(setup, name="setup", rich_help_panel=_panel)

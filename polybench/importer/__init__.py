@@ -1,0 +1,122 @@
+"""Imports a user's model: its program becomes a network file with its weights, and training steps prove it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from polybench.errors import BadInput, ConfigurationFailed
+from polybench.networks.layers import Shape
+from polybench.networks.network_file import network_toml
+from polybench.schema.imported import ImportDocument
+
+if TYPE_CHECKING:
+    from polybench.engines.base import Weights
+    from polybench.importer.graph import Translation
+    from polybench.importer.proof import Program
+
+RESULT, WEIGHTS, ERROR = "document.json", "weights.npz", "error.txt"
+"""Files of the process that runs the user's file."""
+
+_LOG_LINES = 5
+
+
+class ImportRequest(msgspec.Struct, frozen=True):
+    """The user's file, the model in it, and the folder for the result. Only Keras models have an input shape."""
+
+    file: str
+    name: str
+    input_shape: Shape | None
+    folder: str
+
+
+def run_import(file: Path, name: str, input_shape: Shape | None, folder: Path, timeout: float) -> ImportDocument:
+    """Run the user's file in a process of its own, and return the network; `folder` receives its WEIGHTS.
+
+    Raises:
+        BadInput: the file or the model cannot be imported.
+        ConfigurationFailed: the process crashed, or did not end within `timeout` seconds.
+    """
+    request = ImportRequest(str(file.resolve()), name, input_shape, str(folder))
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, msgspec.json.encode(request).decode()],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        )  # fmt: skip
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise ConfigurationFailed(f"{file.name} did not end within {timeout:g} s: use --timeout") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # and what the file has started
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if (folder / ERROR).exists():
+            raise BadInput((folder / ERROR).read_text("utf-8"))
+        if not (folder / RESULT).exists():
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()[-_LOG_LINES:]
+            raise ConfigurationFailed(f"{file.name}: the process ended with {process.returncode}: {' / '.join(lines)}")
+    return msgspec.json.decode((folder / RESULT).read_bytes(), type=ImportDocument)
+
+
+def translate_model(
+    model: Any, input_shape: Shape | None, folder: Path, file: Path | None, name: str
+) -> tuple[ImportDocument, Weights]:
+    """Translate a model of any framework and prove the network, in this process; return its weights as well."""
+    from polybench.importer.proof import canonical_weights, prove
+
+    translation, program = _open(model, input_shape, file, name)
+    with contextlib.closing(program):
+        values = canonical_weights(translation, program.variables())
+        proof = prove(program, translation, folder)
+    weights = {key: value.astype("float32") for key, value in values.items()}
+    framework = _framework(model)
+    network = translation.model
+    document = ImportDocument(
+        program=f"{file.name}:{name}" if file else name,
+        framework=framework,
+        versions={package: importlib.metadata.version(package) for package in (framework,)},
+        network=network_toml(network),
+        model=network.name,
+        parameters=network.parameters(),
+        layers=translation.layers,
+        notes=translation.notes,
+        proof=proof,
+    )
+    return document, weights
+
+
+def _open(model: Any, input_shape: Shape | None, file: Path | None, name: str) -> tuple[Translation, Program]:
+    """Translate the model, and open it for training in float64."""
+    if _framework(model) == "torch":
+        from polybench.importer.torch_graph import translate
+        from polybench.importer.torch_operations import OPERATIONS
+        from polybench.importer.torch_program import TorchProgram
+
+        if input_shape is None:
+            raise BadInput(f"{name} has no input shape: use --input, for example --input 3x32x32")
+        translation = translate(model, input_shape, file, OPERATIONS)
+        return translation, TorchProgram(model, returns_probabilities=translation.returns_probabilities)
+    raise BadInput("Keras is not supported yet")
+
+
+def _framework(model: Any) -> str:
+    """Return the framework of a model, without importing any."""
+    for framework, kind in (("keras", "Model"), ("torch", "nn.Module")):
+        found: Any = sys.modules.get(framework)
+        for part in kind.split("."):
+            found = getattr(found, part, None)
+        if found is not None and isinstance(model, found):
+            return framework
+    raise BadInput(f"a {type(model).__name__} is not a model: expected a torch.nn.Module or a keras.Model")

@@ -1,0 +1,65 @@
+"""The process that runs the user's file: it translates the model, proves the network, and writes both.
+
+Started by `importer.run_import` with a request as JSON; everything that the file prints goes to the log.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from polybench.errors import BadInput
+from polybench.importer import ERROR, RESULT, WEIGHTS, ImportRequest, translate_model
+
+
+def main(request: ImportRequest) -> None:
+    """Write the document and the weights into the request's folder, or the error."""
+    folder = Path(request.folder)
+    try:
+        model = _load(Path(request.file), request.name)
+        document, weights = translate_model(model, request.input_shape, folder, Path(request.file), request.name)
+    except BadInput as error:
+        (folder / ERROR).write_text(str(error), "utf-8")
+        return
+    arrays: dict[str, Any] = dict(weights)
+    np.savez(folder / WEIGHTS, **arrays)
+    (folder / RESULT).write_bytes(msgspec.json.encode(document))
+
+
+def _load(file: Path, name: str) -> Any:
+    """Run the user's file; return the model of this name, or the result of calling it without arguments."""
+    sys.path.insert(0, str(file.parent))
+    specification = importlib.util.spec_from_file_location(file.stem, file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[file.stem] = module
+    try:
+        specification.loader.exec_module(module)
+        if not hasattr(module, name):
+            names = [
+                one for one, value in vars(module).items() if inspect.isclass(value) and value.__module__ == file.stem
+            ]
+            raise BadInput(
+                f"{file.name}: no {name}: expected a model, a class or a function; classes are {', '.join(names)}"
+            )
+        model = getattr(module, name)
+        return model() if inspect.isclass(model) or inspect.isfunction(model) else model
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:
+        lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == str(file)]
+        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines or [None])[-1]
+        place = f"{file.name}:{line}" if line else file.name
+        raise BadInput(f"{place}: {type(error).__name__}: {error}") from error
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=ImportRequest))

@@ -1,0 +1,347 @@
+"""PyTorch: reads the graph of ATen operations of `torch.export`.
+
+Operations that only move values (views, transpositions, slices) are not layers. A value is a node and, for each of its
+elements, the position in the node's output. Such operations run on these positions, and what they do together is
+recognized where the next layer reads the value: nothing, a flatten layer, patches, heads of attention, and so on.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from polybench.errors import BadInput
+from polybench.importer.graph import Names, Node, Slot, Source, Translation, build
+from polybench.networks import layers as spec
+
+BATCH = 2
+"""Batch size of the exported program; batch norm needs two."""
+
+_MOVES = {
+    "view", "reshape", "_unsafe_view", "flatten", "unflatten", "transpose", "permute", "movedim", "t", "numpy_T",
+    "contiguous", "clone", "alias", "expand", "squeeze", "unsqueeze", "select", "slice", "narrow", "index", "split",
+    "split_with_sizes", "chunk", "unbind", "getitem",
+}  # fmt: skip
+"""Operations that move values, and compute nothing."""
+
+_READS_BUFFERS = {"batch_norm"}
+"""Operations whose buffers are state that training changes; elsewhere, buffers are constants."""
+
+
+class Value(NamedTuple):
+    """A tensor of the program: the elements `index` (int64) of the flattened output of a node, or of a parameter."""
+
+    base: Node | str
+    index: Any
+
+
+@dataclass(eq=False)
+class Heads(Node):
+    """The output of attention before its output projection, (time, features) with the heads side by side."""
+
+    attention: Callable[[str, bool], spec.Attention] = field(kw_only=True)
+
+
+Operations = Mapping[str, Callable[..., Any]]
+"""Functions by operation: (reader, arguments of the operation) -> its value."""
+
+
+def translate(module: Any, input_shape: spec.Shape, file: Path | None, operations: Operations) -> Translation:
+    """Translate a `torch.nn.Module` for inputs of `input_shape`: images, a sequence of features, or (time,) tokens.
+
+    `file` is the user's file, whose lines errors name. BadInput has the operation that has no layer, and its line.
+    """
+    _check_parameters(module)
+    example = torch.zeros(
+        (BATCH, *input_shape), dtype=torch.int64 if len(input_shape) == 1 else torch.get_default_dtype()
+    )
+    try:
+        exported = torch.export.export(module.train(), (example,), strict=False)
+    except Exception as error:
+        raise BadInput(_explain_export(error, module, file)) from None
+    _check_autograd(module, example)
+    reader = Reader(module, exported, input_shape, file, operations)
+    return reader.read(type(module).__name__)
+
+
+def _check_parameters(module: Any) -> None:
+    for name, parameter in module.named_parameters():
+        if not parameter.is_floating_point():
+            raise BadInput(f"{name} is {str(parameter.dtype).removeprefix('torch.')}: expected weights of real numbers")
+
+
+def _check_autograd(module: Any, example: Any) -> None:
+    """Raise BadInput for a gradient that the user's code computes; the exported program has only the forward pass."""
+    output = copy.deepcopy(module)(example)  # its running statistics change
+    output = output[0] if isinstance(output, tuple | list) else output
+    pending, seen = [output.grad_fn], set()
+    while pending:
+        function = pending.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if isinstance(function, torch.autograd.function.BackwardCFunction):
+            owner = type(function)._forward_cls
+            place = f"{Path(inspect.getsourcefile(owner) or '?').name}:{inspect.getsourcelines(owner)[1]}"
+            raise BadInput(f"{place}: {owner.__name__}: a torch.autograd.Function has a gradient of its own: remove it")
+        pending += [one for one, _ in function.next_functions]
+
+
+def _explain_export(error: Exception, module: Any, file: Path | None) -> str:
+    """Explain why torch.export failed, with the line of the user's file."""
+    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    own = [frame.lineno for frame in frames if file is not None and Path(frame.filename) == file]
+    found = re.findall(r'File "([^"]+)", line (\d+)', str(error))
+    own += [int(line) for name, line in found if file is not None and Path(name) == file]
+    place = f"{file.name}:{own[-1]}" if own and file else type(module).__name__
+    problem = str(error).strip().partition("\n")[0] or type(error).__name__
+    if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
+        problem = (
+            "control flow or a shape depends on the values of a tensor: expected the same operations for all inputs"
+        )
+    return f"{place}: torch.export: {problem}"
+
+
+class Reader:
+    """Reads the exported graph from the first operation to the last."""
+
+    def __init__(
+        self, module: Any, exported: Any, shape: spec.Shape, file: Path | None, operations: Operations
+    ) -> None:
+        self._operations = operations
+        self._graph, self._signature, self._file = exported.graph, exported.graph_signature, file
+        self.shape, self.names = shape, Names()
+        first: dict[int, str] = {}
+        self._names = {
+            name: first.setdefault(id(p), name) for name, p in module.named_parameters(remove_duplicate=False)
+        }
+        self.parameters = dict(module.named_parameters())
+        self._constants = {**dict(module.named_buffers()), **exported.constants}
+        self.owners: dict[str, Node] = {}
+        """The layer that has each weight."""
+        self.notes: dict[str, None] = {}
+        self.probabilities: Node | None = None
+        self._settled: dict[tuple[Node, str], Node] = {}
+        self.source = self.softmax = Source("input", type(module).__name__)
+
+    def read(self, name: str) -> Translation:
+        """Return the translation of the whole graph."""
+        start = Node(None, (), self.shape, self.source)
+        values: dict[Any, Any] = {}
+        for node in self._graph.nodes:
+            if node.op == "placeholder":
+                values[node] = self._placeholder(node.name, start)
+            elif node.op == "get_attr":
+                values[node] = self._constants[node.target]
+            elif node.op == "output":
+                result = torch.fx.node.map_arg(node.args[0], values.__getitem__)
+                break
+            else:
+                self.source = self._locate(node)
+                self._run(node, values)
+        outputs = [one for one in torch.utils._pytree.tree_leaves(result, is_leaf=is_value) if is_value(one)]
+        if not outputs:
+            raise BadInput(f"{name}: the output does not depend on the input")
+        output = self.settle(outputs[0])
+        if self.probabilities not in (None, output):
+            raise self.softmax.error("a softmax before the end: expected it last, over the classes")
+        translation = build(output, start, name, self.notes, returns_probabilities=output is self.probabilities)
+        trained = {name: one.numel() for name, one in self.parameters.items() if name not in self._frozen_zeros()}
+        translation.check_complete(trained)
+        return translation
+
+    def _frozen_zeros(self) -> set[str]:
+        """Return LSTMs' second biases that stay 0, by name; BadInput for other weights that are not trained."""
+        zeros = set()
+        for name, parameter in self.parameters.items():
+            if not parameter.requires_grad:
+                if "bias_hh_l" not in name or parameter.any():
+                    raise BadInput(
+                        f"{name}: requires_grad is False: expected True, because polybench trains all weights"
+                    )
+                zeros.add(name)
+        return zeros
+
+    def _placeholder(self, name: str, start: Node) -> Any:
+        signature = self._signature
+        for table in (signature.inputs_to_parameters, signature.inputs_to_buffers):
+            if name in table:
+                target = table[name]
+                tensor = self.parameters.get(self._names.get(target, target))
+                tensor = self._constants[target] if tensor is None else tensor
+                return Value(self._names.get(target, target), torch.arange(tensor.numel()).reshape(tensor.shape))
+        for table in (signature.inputs_to_lifted_tensor_constants, signature.inputs_to_lifted_custom_objs):
+            if name in table:
+                return self._constants[table[name]]
+        return Value(start, positions((BATCH, *self.shape)))
+
+    def _locate(self, node: Any) -> Source:
+        """Return the operation's name, the last line of the user's file that led to it, and its module's path."""
+        frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        own = [frame for frame in frames if self._file is not None and Path(frame[0]) == self._file]
+        others = [frame for frame in frames if "/torch/" not in frame[0]]
+        path, line = (own or others or frames or [("?", "0")])[-1]
+        modules = list((node.meta.get("nn_module_stack") or {}).values())
+        name = re.sub(r"@\d+$", "", modules[-1][0]) if modules else ""
+        return Source(_operation(node), f"{Path(path).name}:{line}", name)
+
+    def _run(self, node: Any, values: dict[Any, Any]) -> None:
+        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
+        kwargs = dict(kwargs)
+        name = _operation(node)
+        if name not in _READS_BUFFERS:
+            args, kwargs = torch.utils._pytree.tree_map_only(Value, self._constant, (args, kwargs), is_leaf=is_value)
+        used = [one for one in torch.utils._pytree.tree_leaves((args, kwargs), is_leaf=is_value) if is_value(one)]
+        if not used:
+            values[node] = None if name == "add" and node.target._schema.is_mutable else node.target(*args, **kwargs)
+        elif name in _MOVES:
+            values[node] = _move(node.target, used[0], args, kwargs)
+        elif (operation := self._operations.get(name)) is not None:
+            values[node] = operation(self, *args, **_known(operation, kwargs))
+        else:
+            raise self.error("no layer computes this operation: docs/networks.md lists the layers that exist")
+        if getattr(getattr(node.target, "_schema", None), "is_mutable", False) and name in self._operations and used:
+            values[node.args[0]] = values[node]  # the operation overwrites its input
+
+    def _constant(self, value: Value) -> Any:
+        """Return the numbers of a buffer, which is a constant; other values unchanged."""
+        if isinstance(value.base, str) and value.base not in self.parameters:
+            return self._constants[value.base].flatten()[value.index]
+        return value
+
+    def error(self, problem: str) -> BadInput:
+        """Return an error at the current operation."""
+        return self.source.error(problem)
+
+    def layer(self, make: Callable[[str], spec.Layer], x: Node, **slots: Slot | None) -> Node:
+        """Add a layer, made from its name, after `x`."""
+        kind = str(make("x").__struct_config__.tag)
+        record = make(self.names.unique(self.source.name, kind)) if isinstance(make("x"), spec.Named) else make("x")
+        given = {name: slot for name, slot in slots.items() if slot is not None}
+        node = Node(record, (x,), x.shape, self.source, given)
+        try:
+            node.shape = record.output_shape(x.shape)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+        for slot in given.values():
+            self.owners.setdefault(slot.variable, node)
+        return node
+
+    def slot(self, value: Any) -> Slot | None:
+        """Return the slot of a parameter; BadInput if it is computed from the input."""
+        if value is None:
+            return None
+        if not isinstance(value, Value) or not isinstance(value.base, str):
+            raise self.error("this argument is computed: expected a parameter of the model")
+        return Slot(value.base, value.index.numpy())
+
+    def settle(self, value: Any) -> Node:
+        """Return the node of a value, with a layer for what moved its elements; BadInput if no layer does that."""
+        if not is_value(value) or isinstance(value.base, str):
+            raise self.error("expected a value that depends on the input")
+        base: Node = value.base
+        index = value.index
+        if isinstance(base, Heads):
+            raise self.error("expected an output projection, a linear layer, right after attention")
+        everything = positions((BATCH, *base.shape))
+        if torch.equal(index.squeeze(), everything.squeeze()) and (len(base.shape) == 1 or index.ndim != 2):
+            return base
+        for kind, expected, make in self._movers(base, everything):
+            if torch.equal(index, expected):
+                return self.once(base, kind, make)
+        raise self.error("the program reorders or selects values in a way that no layer does")
+
+    def _movers(self, base: Node, everything: Any) -> Iterator[tuple[str, Any, Callable[[], Node]]]:
+        """Yield the layers that move values of a node: their kind, the positions after them, and the node they make."""
+        yield "flatten", everything.flatten(1), lambda: self.layer(lambda _: spec.Flatten(), base)
+        match base.layer:
+            case spec.Conv() as conv if conv.kernel == conv.stride and conv.pad == 0 and conv.groups == 1:
+                record = spec.Patches(conv.name, conv.inputs, conv.outputs, conv.kernel, conv.bias)
+                patches = everything.flatten(2).transpose(1, 2)
+                shape = tuple(patches.shape[1:])
+                yield "patches", patches, lambda: Node(record, base.inputs, shape, base.source, base.slots)
+            case spec.LSTM(sequence=True, bidirectional=False):
+                yield "last", everything[:, -1], lambda: self.last_output(base)
+        if len(base.shape) == 2:
+            yield "first", everything[:, 0], lambda: self.layer(lambda _: spec.FirstPosition(), base)
+
+    def once(self, base: Node, kind: str, make: Callable[[], Node]) -> Node:
+        """Return the same node each time that a value is settled the same way."""
+        if (base, kind) not in self._settled:
+            self._settled[base, kind] = make()
+        return self._settled[base, kind]
+
+    def last_output(self, lstm: Node) -> Node:
+        """Return the same LSTM with its last output only."""
+
+        def make() -> Node:
+            layer = lstm.layer
+            assert isinstance(layer, spec.LSTM)
+            record = spec.LSTM(layer.name, layer.inputs, layer.units, layer.bidirectional, biases=layer.biases)
+            return Node(record, lstm.inputs, record.output_shape(lstm.inputs[0].shape), lstm.source, lstm.slots)
+
+        return self.once(lstm, "last", make)
+
+    def rows(self, value: Value) -> tuple[Node, Any, Any]:
+        """Split a value into vectors of features along its last axis, for a layer that works at each position.
+
+        Returns the node, the position of each vector (batch and time, in the order of the node), and for each of its
+        elements the number of the feature, the same for all vectors.
+        """
+        base, index = value
+        if not isinstance(base, Node):
+            raise self.error("expected a value that depends on the input")
+        features = base.shape[-1] if len(base.shape) < 3 else 0
+        if features and index.shape[-1] == features:
+            vectors = index.reshape(-1, features)
+            position, order = vectors[:, 0] // features, vectors[0] % features
+            fits = torch.equal(vectors, position[:, None] * features + order)
+            if fits and len(position.unique()) == len(position) == BATCH * math.prod(base.shape[:-1]):
+                return base, position.reshape(index.shape[:-1]), order
+        base = self.settle(value)
+        if len(base.shape) > 2:
+            raise self.error(f"the input has shape {base.shape}: expected features, or a sequence of features")
+        return base, positions((BATCH, *base.shape[:-1])), torch.arange(base.shape[-1])
+
+
+def positions(shape: Sequence[int]) -> Any:
+    """Return the position of each element of a tensor of this shape in C order."""
+    return torch.arange(math.prod(shape)).reshape(tuple(shape))
+
+
+def whole(node: Node) -> Value:
+    """Return the output of a node as it is."""
+    return Value(node, positions((BATCH, *node.shape)))
+
+
+def is_value(value: Any) -> bool:
+    """Return True for a tensor of the program that depends on the input or on a parameter."""
+    return isinstance(value, Value)
+
+
+def _operation(node: Any) -> str:
+    """Return the name of an operation without overload, and without the mark of one that overwrites its input."""
+    schema = getattr(node.target, "_schema", None)
+    return str(schema.name).partition("::")[2].removesuffix("_") if schema else str(node.target.__name__)
+
+
+def _known(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in kwargs.items() if name in names}
+
+
+def _move(target: Any, value: Value, args: Any, kwargs: Any) -> Any:
+    """Run an operation that moves values on their positions."""
+    if target is operator.getitem:
+        return args[0][args[1]]
+    moved = target(*torch.utils._pytree.tree_map_only(Value, lambda one: one.index, args, is_leaf=is_value), **kwargs)
+    return Value(value.base, moved) if isinstance(moved, torch.Tensor) else [Value(value.base, one) for one in moved]
