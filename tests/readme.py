@@ -14,9 +14,8 @@ import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec, Variant
-from polybench.engines.shared.frameworks import TRANSFORMER_LAYERS
 from polybench.networks import MODEL_NAMES, MODELS, find_model
-from polybench.networks.layers import Layer, walk
+from polybench.networks.layers import Layer
 from polybench.networks.model import Model
 from polybench.networks.optimizers import FORMULAS, Optimizer
 from polybench.render import FORMATS
@@ -332,11 +331,12 @@ def with_tables(text: str) -> str:
     return text
 
 
-def _is_new(model: Model) -> bool:
-    return any(isinstance(layer, TRANSFORMER_LAYERS) for layer in walk(model.layers))
-
-
-IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3 and not _is_new(model)}
+IN_JULIA = {
+    name: model
+    for name, model in MODELS.items()
+    # Julia's `bench` has neither a cosine nor label smoothing.
+    if model.input_shape[0] == 3 and not model.optimizer.cosine_steps and not model.label_smoothing
+}
 """Networks of color images that PolyBench.jl has all layers of; it has data for these only."""
 
 JULIA_MODELS = _ROOT / "julia" / "models"

@@ -28,8 +28,8 @@ PolyBench.seed!(::ReactantCPU, ::Int) = nothing
 # A single function for all steps, because Flux caches compiled functions by identity.
 loss(model, images, labels) = Flux.logitcrossentropy(model(images), labels)
 
-PolyBench.train_step!(::StepMode{:reactant}, model, state, batch) =
-    Flux.trainstep!(loss, model, (batch.images, batch.labels), state)
+PolyBench.train_step!(mode::StepMode{:reactant}, model, state, batch) =
+    Flux.trainstep!(loss, model, (batch.images, PolyBench.targets(mode, batch.labels)), state)
 
 function PolyBench.with_gradient(::StepMode{:reactant}, model, images, labels)
     value, gradient = Reactant.@jit traced_gradient(model, images, labels)

@@ -8,8 +8,8 @@ start at 0, as everywhere in polybench.
 module PolyBench
 
 using Flux:
-    Flux, BatchNorm, Chain, Conv, Dense, Dropout, Embedding, GlobalMeanPool, LSTM, LSTMCell, MaxPool, MeanPool, Parallel,
-    SamePad, SkipConnection
+    Flux, BatchNorm, Chain, Conv, Dense, Dropout, Embedding, GlobalMeanPool, LSTM, LSTMCell, MaxPool, MeanPool,
+    MultiHeadAttention, Parallel, SamePad, SkipConnection
 using Flux: NNlib, Zygote
 using Flux.Zygote.ChainRulesCore: ignore_derivatives, rrule, unthunk
 using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain
@@ -28,6 +28,7 @@ include("devices.jl")
 include("weights.jl")
 include("layers.jl")
 include("sequences.jl")
+include("transformers.jl")
 include("network.jl")
 include("batches.jl")
 include("pipeline.jl")

@@ -134,6 +134,7 @@ trainer(network::Model, weights, name) = Trainer(
     device(name), Float32, network.records, weights;
     optimizer = network.optimizer["name"], learning_rate = network.optimizer["learning_rate"],
     momentum = get(network.optimizer, "momentum", 0.0), weight_decay = get(network.optimizer, "weight_decay", 0.0),
+    betas = Tuple(get(network.optimizer, "betas", ADAM_BETAS)),
 )
 
 function first_batches(network::Model, dataset::Dataset, order, count, name)

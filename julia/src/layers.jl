@@ -8,7 +8,8 @@ kind(record::Record) = Val(Symbol(record["type"]))
 
 """
 A tensor of a layer: its canonical name and size (see `weights.jl`), the field or fields in Flux's layer, and its role:
-`:trained` by the optimizer, `:state` that a training step changes, or `:mask` of a dropout layer with given masks.
+`:trained` by the optimizer, `:state` that a training step changes, `:mask` of a dropout layer with given masks, or `:tied` if
+it is the same array as another layer's.
 `needs_conversion` is true if the canonical layout differs from Flux's.
 """
 struct TensorSpec
@@ -31,14 +32,29 @@ tensor_specs(::Val, _) = TensorSpec[]
 
 function tensor_specs(::Val{:conv}, record)
     kernel, inputs, outputs = record["kernel"], record["inputs"], record["outputs"]
-    weight = TensorSpec("weight", :weight, (kernel, kernel, inputs, outputs), :trained)
-    return record["bias"] ? [weight, TensorSpec("bias", :bias, (outputs,), :trained)] : [weight]
+    weight = TensorSpec("weight", :weight, (kernel, kernel, inputs ÷ get(record, "groups", 1), outputs), :trained)
+    return has_bias(record) ? [weight, TensorSpec("bias", :bias, (outputs,), :trained)] : [weight]
 end
 
-tensor_specs(::Val{:dense}, record) = [
-    TensorSpec("weight", :weight, (record["inputs"], record["outputs"]), :trained),
-    TensorSpec("bias", :bias, (record["outputs"],), :trained),
-]
+function tensor_specs(::Val{:dense}, record)
+    size = (record["inputs"], record["outputs"])
+    haskey(record, "tied") && return [TensorSpec("weight", is_table(record) ? :tensor : :weight, size, :tied)]
+    weight = TensorSpec("weight", :weight, size, :trained)
+    return has_bias(record) ? [weight, TensorSpec("bias", :bias, (record["outputs"],), :trained)] : [weight]
+end
+
+has_bias(record) = get(record, "bias", true)
+
+function tensor_specs(::Val{:layer_norm}, record)
+    size = (record["features"],)
+    weight = TensorSpec("weight", [:diag, :scale], size, :trained)
+    return has_bias(record) ? [weight, TensorSpec("bias", [:diag, :bias], size, :trained)] : [weight]
+end
+
+function tensor_specs(::Val{:group_norm}, record)
+    size = (record["channels"],)
+    return [TensorSpec("weight", :γ, size, :trained), TensorSpec("bias", :β, size, :trained)]
+end
 
 function tensor_specs(::Val{:batch_norm}, record)
     size = (record["channels"],)
@@ -59,8 +75,21 @@ tensor_specs(::Val{:lstm}, record) = [
 
 tensor_specs(::Val{:fixed_mask_dropout}, _) = [TensorSpec("mask", :mask, (), :mask)]
 
-"""True for layers that fuse a following ReLU as their activation."""
-fuses_activation(record::Record) = record["type"] in ("conv", "dense", "batch_norm")
+"""True for layers that fuse a following activation."""
+fuses_activation(record::Record) = record["type"] in ("conv", "dense", "batch_norm") && !is_table(record)
+
+"""
+    activation(kind, record)
+
+Return the function of an activation's record; nothing for other layers.
+
+`gelu` is the exact one, and NNlib's `gelu_tanh`, which it also calls `gelu`, the approximation.
+"""
+activation(::Val{:relu}, _) = Flux.relu
+activation(::Val{:relu6}, _) = Flux.relu6
+activation(::Val{:silu}, _) = Flux.swish
+activation(::Val{:gelu}, record) = get(record, "approximate", "none") == "tanh" ? NNlib.gelu_tanh : NNlib.gelu_erf
+activation(::Val, _) = nothing
 
 """
     layer(kind, record, tensors, activation)
@@ -68,18 +97,38 @@ fuses_activation(record::Record) = record["type"] in ("conv", "dense", "batch_no
 Build the record's layer, or layers, from `tensors` in Flux's layout by canonical name. `network.jl` builds residual blocks.
 """
 layer(::Val{:conv}, record, tensors, activation) = Conv(
-    tensors["weight"], record["bias"] && tensors["bias"], activation;
-    stride = record["stride"], pad = padding(record["padding"]),
+    tensors["weight"], get(tensors, "bias", false), activation;
+    stride = record["stride"], pad = padding(record["padding"]), groups = get(record, "groups", 1),
 )
-layer(::Val{:dense}, _, tensors, activation) = Dense(tensors["weight"], tensors["bias"], activation)
+layer(::Val{:dense}, record, tensors, activation) = is_table(record) ? WithTensor(multiply_table, tensors["weight"]) :
+    Dense(tensors["weight"], get(tensors, "bias", false), activation)
 layer(::Val{:max_pool}, record, _, _) = MaxPool(window(record); stride = record["stride"])
 layer(::Val{:average_pool}, record, _, _) = MeanPool(window(record); stride = record["stride"])
 layer(::Val{:global_average_pool}, _, _, _) = (GlobalMeanPool(), Flux.flatten)
 layer(::Val{:dropout}, record, _, _) = Dropout(record["rate"])
 layer(::Val{:fixed_mask_dropout}, _, _, _) = FixedMaskDropout()
-layer(::Val{:relu}, _, _, _) = x -> Flux.relu.(x)
 layer(::Val{:flatten}, _, _, _) = Flux.flatten
-layer(::Val{T}, _, _, _) where {T} = throw(ArgumentError("PolyBench has no layer of type \"$T\""))
+function layer(kind::Val{T}, record, _, _) where {T}
+    found = activation(kind, record)
+    found === nothing && throw(ArgumentError("PolyBench has no layer of type \"$T\""))
+    return x -> found.(x)
+end
+
+# Flux adds the square of its epsilon to the variance (Flux 0.16.10, `normalise`), in `GroupNorm` epsilon itself.
+function layer(::Val{:layer_norm}, record, tensors, _)
+    weight, features = tensors["weight"], record["features"]
+    scale = Flux.Scale(weight, get(tensors, "bias", false))
+    return Flux.LayerNorm(identity, scale, eltype(weight)(sqrt(record["epsilon"])), (features,), true)
+end
+
+function layer(::Val{:group_norm}, record, tensors, _)
+    T = eltype(tensors["weight"])
+    # As with `BatchNorm` below. There are no running statistics, so the momentum has no effect.
+    return Flux.GroupNorm(
+        record["groups"], identity, tensors["bias"], tensors["weight"], nothing, nothing, T(record["epsilon"]), T(0.1), true,
+        false, nothing, record["channels"],
+    )
+end
 
 function layer(::Val{:batch_norm}, record, tensors, activation)
     T = eltype(tensors["weight"])

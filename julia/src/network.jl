@@ -1,7 +1,7 @@
 """
 A tensor of a network and its location. A network is a Flux `Chain` built from layer records.
 
-A ReLU after a layer with weights becomes that layer's activation, as Flux's users write it.
+An activation after a layer with weights becomes that layer's own, as Flux's users write it.
 """
 struct TensorLocation
     layer::String
@@ -28,43 +28,52 @@ records(toml::AbstractString) = Vector{Dict{String, Any}}(TOML.parse(toml)["laye
 Build the network with these tensors, a `Dict` of names such as `conv1.weight` to canonical arrays.
 """
 function network(records, weights)
-    locations = TensorLocation[]
-    return Network(chain(records, weights, locations, Union{Symbol, Int}[]), locations)
+    locations, arrays, marked = TensorLocation[], Dict{String, AbstractArray}(), mark_tables(records)
+    for record in walk(marked), spec in tensor_specs(record)
+        spec.role in (:trained, :state) || continue
+        name = tensor_name(record, spec)
+        arrays[name] = convert_layout(weights[name], spec.needs_conversion)  # once, so that tied layers share an array
+    end
+    return Network(chain(marked, arrays, locations, Union{Symbol, Int}[]), locations)
 end
 
-"""
-    chain(records, weights, locations, path)
+tensor_name(record, spec) = "$(spec.role === :tied ? record["tied"] : record["name"]).$(spec.name)"
 
-Build the chain of these layers at `path`, and add the locations of its tensors to `locations`.
 """
-function chain(records, weights, locations, path)
+    chain(records, arrays, locations, path)
+
+Build the chain of these layers at `path` from the arrays in Flux's layout, and add the locations of its tensors to `locations`.
+"""
+function chain(records, arrays, locations, path)
     layers = Any[]
     for (index, record) in enumerate(records)
         before, next = get(records, index - 1, nothing), get(records, index + 1, nothing)
-        record["type"] == "relu" && before !== nothing && fuses_activation(before) && continue
-        activated = fuses_activation(record) && next !== nothing && next["type"] == "relu"
+        activation_of(record) !== nothing && before !== nothing && fuses_activation(before) && continue
+        fused = fuses_activation(record) && next !== nothing ? something(activation_of(next), identity) : identity
         here = [path; :layers; length(layers) + 1]
-        append!(layers, tuple_of(build_layer(record, weights, locations, here, activated ? Flux.relu : identity)))
+        append!(layers, tuple_of(build_layer(record, arrays, locations, here, fused)))
     end
     # Zygote treats the output of an empty chain as nothing.
     return isempty(layers) ? Chain(identity) : Chain(layers...)
 end
 
+activation_of(record) = activation(kind(record), record)
+
 tuple_of(layer) = (layer,)
 tuple_of(layers::Tuple) = layers
 
-function build_layer(record, weights, locations, path, activation)
-    record["type"] == "residual" && return residual(record, weights, locations, path)
+function build_layer(record, arrays, locations, path, activation)
+    record["type"] == "residual" && return residual(record, arrays, locations, path)
     tensors = Dict{String, AbstractArray}()
     for spec in tensor_specs(record)
-        push!(locations, TensorLocation(record["name"], spec, path))
-        spec.role === :mask || (tensors[spec.name] = convert_layout(weights["$(record["name"]).$(spec.name)"], spec.needs_conversion))
+        push!(locations, TensorLocation(spec.role === :tied ? record["tied"] : record["name"], spec, path))
+        spec.role === :mask || (tensors[spec.name] = arrays[tensor_name(record, spec)])
     end
     return layer(kind(record), record, tensors, activation)
 end
 
-function residual(record, weights, locations, path)
-    branch(name, path) = chain(record[name], weights, locations, path)
+function residual(record, arrays, locations, path)
+    branch(name, path) = chain(record[name], arrays, locations, path)
     isempty(record["shortcut"]) && return SkipConnection(branch("body", [path; :layers]), +)
     return Parallel(+, branch("body", [path; :layers; 1]), branch("shortcut", [path; :layers; 2]))
 end
@@ -108,6 +117,19 @@ needs_conversion(network::Network) =
 Return the trained tensors.
 """
 parameters(network::Network, tree = network.chain) = tensors(network, :trained, tree)
+
+"""
+    named_gradients(network, gradient)
+
+Return the gradients of the trained tensors. That of a tensor that several layers use is the sum of theirs.
+"""
+function named_gradients(network::Network, gradient)
+    tied = tensors(network, :tied, gradient)
+    return [
+        name => foldl(+, (other for (tied_name, other) in tied if tied_name == name); init = array) for
+            (name, array) in parameters(network, gradient)
+    ]
+end
 
 """
     tensors(network)

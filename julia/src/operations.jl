@@ -97,12 +97,20 @@ end
     gradients(layer, x, dy, required)
 
 Return `name => compute` for each gradient in `required`: separate gradients for convolutions and products, a joint gradient for other
-layers. An LSTM's input gradient excludes the weight gradients, but its weight gradient includes the input gradient, because both
-need the backward pass through time; polybench subtracts the former from the latter.
+layers. The input gradient of an LSTM or of attention excludes the weight gradients, but the weight gradient includes the input
+gradient, because both need the backward pass through time or scores; polybench subtracts the former from the latter.
 """
 gradients(layer::Conv, x, dy, required) =
     product_gradients(rrule(NNlib.conv, x, layer.weight, Flux.conv_dims(layer, x))..., layer, dy, (2, 3), required)
-gradients(layer::Dense, x, dy, required) = product_gradients(rrule(*, layer.weight, x)..., layer, dy, (3, 2), required)
+
+# Flux's `Dense` also makes a matrix of a sequence.
+function gradients(layer::Dense, x, dy, required)
+    columns, column_gradients = map(array -> reshape(array, size(array, 1), :), (x, dy))
+    return product_gradients(rrule(*, layer.weight, columns)..., layer, column_gradients, (3, 2), required)
+end
+
+gradients(layer::Patches, x, dy, required) =
+    gradients(layer.conv, x, from_sequence(dy, size(x, 1) ÷ first(layer.conv.stride)), required)
 
 function gradients(layer, x, dy, required)
     _, back = Zygote.pullback(apply, layer, x)
@@ -135,12 +143,12 @@ shaped_bias(layer::Dense) = layer.bias
 Return the operations of a training step outside of layers: `loss` with its gradient, `update`, and `call`, an empty call.
 """
 function step_operations(trainer::Trainer, batches)
-    batch, model = batches[1], trainer.network.chain
-    logits, labels = model(batch.images), batch.labels
+    batch, model, mode = batches[1], trainer.network.chain, trainer.mode
+    logits, labels = model(batch.images), targets(mode, batch.labels)
     grads = Flux.gradient(m -> Flux.logitcrossentropy(m(batch.images), labels), model)[1]
     return TimedOperation[
         TimedOperation("loss", () -> Flux.withgradient(y -> Flux.logitcrossentropy(y, labels), logits), trainer.device),
-        TimedOperation("update", () -> Flux.update!(trainer.state, model, grads), trainer.device),
+        TimedOperation("update", () -> Flux.update!(trainer.state, model, clip(mode, trainer.state, grads)), trainer.device),
         TimedOperation("call", () -> nothing, trainer.device),
     ]
 end

@@ -4,17 +4,24 @@ Flux's own optimizers with the constants of the canonical formulas (`polybench/n
 `Descent`, `Nesterov`, `RMSProp` and `Adam` compute these formulas; they add epsilon to the root, `Adam` to that of
 the bias-corrected v. `WeightDecay`, first in a chain, adds to the gradient. `Momentum` and `Nesterov` include the rate
 in the velocity, which is equivalent while the rate is constant. `Adam` stores 0.9^t and 0.999^t in the weights'
-type: in Float32, the length of a step has an error of up to 7e-6 (Optimisers 0.4, src/rules.jl).
+type: in Float32, the length of a step has an error of up to 7e-6 (Optimisers 0.4, src/rules.jl). `AdamW` multiplies the decay by
+the rate (`couple = true`, its default); `decay_matrices_only!` is by hand.
 """
 function rule end
 
+const ADAM_BETAS = (0.9, 0.999)
+
 """
-    rule(name; learning_rate, momentum = 0.9, weight_decay = 0.0)
+    rule(name; learning_rate, momentum = 0.9, weight_decay = 0.0, betas = (0.9, 0.999))
 
 Return the rule of the optimizer with this name in polybench.
 """
-function rule(name::String; learning_rate::Real, momentum::Real = 0.9, weight_decay::Real = 0.0)
-    made = rule(Val(Symbol(name)), Float64(learning_rate), Float64(momentum))
+function rule(
+        name::String; learning_rate::Real, momentum::Real = 0.9, weight_decay::Real = 0.0, betas::NTuple{2, Real} = ADAM_BETAS,
+    )
+    rate, betas = Float64(learning_rate), Float64.(betas)
+    name == "adamw" && return Flux.AdamW(rate, betas, Float64(weight_decay), 1.0e-8)
+    made = name == "adam" ? Flux.Adam(rate, betas, 1.0e-8) : rule(Val(Symbol(name)), rate, Float64(momentum))
     return iszero(weight_decay) ? made : OptimiserChain(Flux.WeightDecay(Float64(weight_decay)), made)
 end
 
@@ -22,7 +29,6 @@ rule(::Val{:sgd}, rate, _) = Flux.Descent(rate)
 rule(::Val{:momentum}, rate, momentum) = Flux.Momentum(rate, momentum)
 rule(::Val{:nesterov}, rate, momentum) = Flux.Nesterov(rate, momentum)
 rule(::Val{:rmsprop}, rate, _) = Flux.RMSProp(rate, 0.9, 1.0e-7)
-rule(::Val{:adam}, rate, _) = Flux.Adam(rate, (0.9, 0.999), 1.0e-8)
 rule(::Val{T}, _, _) where {T} = throw(ArgumentError("PolyBench has no optimizer \"$T\""))
 
 """
@@ -43,3 +49,55 @@ rescale!(::Union{Flux.Momentum, Flux.Nesterov}, velocity, factor) = velocity .*=
 rescale!(chain::OptimiserChain, states, factor) =
     foreach((rule, state) -> rescale!(rule, state, factor), chain.opts, states)
 rescale!(::AbstractRule, _, _) = nothing
+
+"""
+    decay_matrices_only!(state)
+
+Turn off the decay of AdamW for biases, for the weights of norms, and for class tokens, in a state of `Flux.setup`. Returns the state.
+"""
+function decay_matrices_only!(state)
+    if state isa Leaf{<:Flux.AdamW}
+        ndims(first(state.state)) > 1 || Flux.adjust!(state; lambda = 0.0)
+    elseif state isa Union{Tuple, NamedTuple}
+        foreach(decay_matrices_only!, state)
+    end
+    return state
+end
+
+const CLIP_EPSILON = 1.0e-6
+
+"""
+    clip_by_global_norm(state, gradient, largest)
+
+Multiply all gradients by min(1, largest / (norm + 1e-6)), where norm is that of all of them together, as
+`torch.nn.utils.clip_grad_norm_` does. Flux's `ClipNorm` has the norm of each array.
+
+`state` is that of `Flux.setup`, in which layers with the same array share a `Leaf`; the gradient of such an array is the sum.
+"""
+function clip_by_global_norm(state, gradient, largest)
+    sums = IdDict{Leaf, Any}()
+    sum_gradients!(sums, state, gradient)
+    norm = sqrt(sum(array -> sum(abs2, array), values(sums)))
+    return scale(gradient, min(one(norm), oftype(norm, largest) / (norm + oftype(norm, CLIP_EPSILON))))
+end
+
+"""
+    sum_gradients!(sums, state, gradient)
+
+Add the gradients of all leaves of the state to the `IdDict` `sums`.
+"""
+function sum_gradients!(sums, state, gradient)
+    gradient === nothing && return nothing
+    if state isa Leaf
+        sums[state] = haskey(sums, state) ? sums[state] + gradient : gradient
+    elseif state isa Union{Tuple, NamedTuple}
+        foreach(key -> sum_gradients!(sums, state[key], resolve_path(gradient, key)), keys(state))
+    end
+    return nothing
+end
+
+# In new arrays, because two gradients may be the same array.
+scale(array::AbstractArray{<:AbstractFloat}, factor) = factor .* array
+scale(tree::Union{Tuple, NamedTuple}, factor) = map(branch -> scale(branch, factor), tree)
+scale(reference::Ref, factor) = scale(reference[], factor)
+scale(other, _) = other

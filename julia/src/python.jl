@@ -14,41 +14,43 @@ wrap_array(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsaf
 """
     build(
         layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, fixed_masks,
-        variants,
+        variants, betas = (0.9, 0.999), gradient_clip = 0.0, label_smoothing = 0.0,
     )
 
 Build a trainer. `layers` is TOML; `addresses` are those of its weights and state, of type `dtype`, in the order of
 `tensor_shapes`. `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`; some optimizers ignore the momentum. With
 `fixed_masks`, dropout uses masks from `set_masks!`, which has to be called before each step. `variants` are names for
-`StepMode`, joined by +.
+`StepMode`, joined by +; `betas` are those of Adam and AdamW.
 """
 function build(
         layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
         optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, fixed_masks::Bool, variants::String,
+        betas::NTuple{2, Real} = ADAM_BETAS, gradient_clip::Real = 0.0, label_smoothing::Real = 0.0,
     )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
     fixed_masks && (layer_records = with_fixed_masks(layer_records))
     shapes = tensor_shapes(layer_records)
     weights = Dict(name => wrap_array(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
     target = device(device_name; tf32 = precision == "tf32", type = T)
-    mode = StepMode(split(variants, '+')...)
-    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, mode)
+    mode = StepMode(split(variants, '+')...; gradient_clip = T(gradient_clip), label_smoothing = T(label_smoothing))
+    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, betas, mode)
 end
 
 """
-    load(trainer, images, shape, labels, classes, tokens = false)
+    load(trainer, images, shape, labels, classes, tokens = false, label_shape = ())
 
 Return batches of float32 images (steps, batch, channels, height, width), features (steps, batch, time, features), or int32
-`tokens` (steps, batch, time), with `shape` in this order, and int64 labels (steps, batch). The memory must live as long as
-the batches.
+`tokens` (steps, batch, time), with `shape` in this order, and int64 labels (steps, batch, label_shape...). The memory must live
+as long as the batches.
 """
 function load(
         trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, classes::Int, tokens::Bool = false,
+        label_shape::Tuple{Vararg{Int}} = (),
     )
     steps, batch = shape
     return batches(
         trainer.device, typeof(trainer.loss), wrap_input(tokens, images, shape),
-        wrap_array(Int64, labels, (batch, steps)), classes,
+        wrap_array(Int64, labels, (reverse(label_shape)..., batch, steps)), classes,
     )
 end
 
@@ -113,12 +115,16 @@ function restore!(trainer::Trainer, numbers::Int, count::Int, rate::Real, genera
 end
 
 """
-    count_correct(trainer, images, shape, labels, tokens = false)
+    count_correct(trainer, images, shape, labels, tokens = false, label_shape = ())
 
-Count the images, or sequences, of one batch (as in `load`) that the network classifies as their int64 labels.
+Count the predictions for one batch (as in `load`) that equal its int64 labels.
 """
-count_correct(trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, tokens::Bool = false) =
-    count_correct(trainer, wrap_input(tokens, images, shape), wrap_array(Int64, labels, (first(shape),)))
+count_correct(
+    trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, tokens::Bool = false,
+    label_shape::Tuple{Vararg{Int}} = (),
+) = count_correct(
+    trainer, wrap_input(tokens, images, shape), wrap_array(Int64, labels, (reverse(label_shape)..., first(shape))),
+)
 
 """
     snapshot!(gradients, weights, trainer, batches, step)
@@ -195,7 +201,7 @@ last_loss(trainer::Trainer) = Float64(trainer.loss)
 """
     fill_logits!(address, trainer)
 
-Write the last logits of a forward pass, (batch, classes) in C order, to this address.
+Write the last logits of a forward pass, (batch, label_shape..., classes) in C order, to this address.
 """
 fill_logits!(address::Int, trainer::Trainer) = write_to(address, Array(trainer.logits))
 

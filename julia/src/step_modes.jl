@@ -2,7 +2,11 @@
 A way to run the same steps: the function that makes a training step, the time of garbage collection, and the pass: `:training`
 or `:forward`, which only computes logits.
 """
-struct StepMode{Step, GC, Pass} end
+struct StepMode{Step, GC, Pass, T <: AbstractFloat}
+    "The largest norm of all gradients together; 0 for any."
+    gradient_clip::T
+    label_smoothing::T
+end
 
 """Alternatives to `withgradient` with Zygote followed by `update!`."""
 const STEP_FUNCTIONS = ("train", "enzyme", "mooncake", "reactant", "lux")
@@ -10,7 +14,7 @@ const GC_POLICIES = ("gc_every_step", "gc_off")
 const PASSES = ("forward",)
 
 """
-    StepMode(variants...)
+    StepMode(variants...; gradient_clip = 0.0f0, label_smoothing = 0.0f0)
 
 Select a step function and a garbage collection policy by names of variants; other names have no effect here.
 
@@ -18,9 +22,10 @@ Select a step function and a garbage collection policy by names of variants; oth
 packages, `reactant` compiles the whole step, and `lux` uses Lux's step. Their methods are in `ext/` and need the packages.
 `forward` selects the forward pass. `gc_every_step` runs a full collection after each step, within its time; `gc_off` disables collections during timed steps.
 """
-StepMode(variants::AbstractString...) = StepMode{
-    select_one(variants, STEP_FUNCTIONS, :update), select_one(variants, GC_POLICIES, :auto), select_one(variants, PASSES, :training),
-}()
+StepMode(variants::AbstractString...; gradient_clip = 0.0f0, label_smoothing = 0.0f0) = StepMode{
+    select_one(variants, STEP_FUNCTIONS, :update), select_one(variants, GC_POLICIES, :auto),
+    select_one(variants, PASSES, :training), typeof(gradient_clip),
+}(gradient_clip, label_smoothing)
 
 function select_one(variants, choices, default::Symbol)
     found = filter(in(choices), variants)
@@ -69,7 +74,7 @@ end
 
 Return the optimizer's initial state.
 """
-initial_state(::StepMode, rule, model) = Flux.setup(rule, unwrap(model))
+initial_state(::StepMode, rule, model) = decay_matrices_only!(Flux.setup(rule, unwrap(model)))
 
 """
     unwrap(model)
@@ -86,6 +91,22 @@ Return the loss and its gradient; the gradient has the structure of the unwrappe
 with_gradient(::Union{StepMode{:update}, StepMode{:train}, StepMode{:enzyme}}, model, images, labels) =
     value_and_gradient(Flux.withgradient(cross_entropy(images, labels), model))
 
+"""
+    targets(mode, labels)
+
+Return the one-hot labels, smoothed if requested: 1 - s + s / classes for the label, s / classes for every other class.
+"""
+targets(mode::StepMode, labels) =
+    iszero(mode.label_smoothing) ? labels : Flux.label_smoothing(labels, mode.label_smoothing)
+
+"""
+    clip(mode, state, gradient)
+
+Return the gradient, clipped if requested.
+"""
+clip(mode::StepMode, state, gradient) =
+    iszero(mode.gradient_clip) ? gradient : clip_by_global_norm(state, gradient, mode.gradient_clip)
+
 cross_entropy(images, labels) = model -> Flux.logitcrossentropy(model(images), labels)
 value_and_gradient((value, gradients)) = value, gradients[1]
 
@@ -95,8 +116,8 @@ value_and_gradient((value, gradients)) = value, gradients[1]
 Run one step, and return its loss, which is computed before the update.
 """
 function train_step!(mode::StepMode, model, state, batch)
-    loss, gradient = with_gradient(mode, model, batch.images, batch.labels)
-    Flux.update!(state, unwrap(model), gradient)
+    loss, gradient = with_gradient(mode, model, batch.images, targets(mode, batch.labels))
+    Flux.update!(state, unwrap(model), clip(mode, state, gradient))
     return loss
 end
 
@@ -158,7 +179,7 @@ end
 
 function train!(mode::StepMode{:train}, model, state, batches, loss)
     last_loss = Ref(loss)
-    data = ((batch.images, batch.labels) for batch in with_after_step(mode, batches))
+    data = ((batch.images, targets(mode, batch.labels)) for batch in with_after_step(mode, batches))
     Flux.train!(model, data, state) do m, images, labels
         value = Flux.logitcrossentropy(m(images), labels)
         ignore_derivatives(() -> (last_loss[] = value; nothing))  # `train!` does not return it

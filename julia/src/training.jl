@@ -123,22 +123,23 @@ function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, 
     batch = batches[step % length(batches) + 1]
     running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]
     before_steps!(trainer.model)
-    loss, gradient = with_gradient(trainer.mode, trainer.model, batch.images, batch.labels)
+    loss, gradient = with_gradient(trainer.mode, trainer.model, batch.images, targets(trainer.mode, batch.labels))
     for (array, before) in running  # the forward pass has changed them
         copyto!(array, before)
     end
-    return loss, parameters(trainer.network, gradient)
+    return loss, named_gradients(trainer.network, gradient)
 end
 
 """
     count_correct(trainer, images, labels)
 
-Count the images, or sequences, that the network classifies as their labels (from 0), in inference mode.
+Count the predictions, one for each label (from 0), that are right, in inference mode.
 """
-function count_correct(trainer::Trainer, images::Array, labels::AbstractVector{<:Integer})
+function count_correct(trainer::Trainer, images::Array, labels::AbstractArray{<:Integer})
     chain = Flux.testmode!(trainer.network.chain)
     before_steps!(trainer.model)
     logits = infer(trainer.device, trainer.model, to_device(trainer.device, input(typeof(trainer.loss), images)))
     Flux.testmode!(chain, test_mode(trainer.mode))
-    return count(argmax(column) - 1 == label for (column, label) in zip(eachcol(logits), labels))
+    columns = eachcol(reshape(logits, size(logits, 1), :))
+    return count(argmax(column) - 1 == label for (column, label) in zip(columns, labels))
 end

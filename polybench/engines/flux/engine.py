@@ -21,6 +21,7 @@ from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Layer, Operation
 from polybench.networks.network_file import without_none
+from polybench.networks.optimizers import ADAM_BETAS
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
@@ -135,7 +136,8 @@ class FluxEngine(Engine):
             layers_toml(job.model.layers),
             addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
-            job.dropout == "given", "+".join(modes),
+            job.dropout == "given", "+".join(modes), optimizer.betas or ADAM_BETAS, optimizer.gradient_clip,
+            job.model.label_smoothing,
         )  # fmt: skip
 
     def conventions(self) -> NumericalConventions:
@@ -154,7 +156,7 @@ class FluxEngine(Engine):
         self._batch_size = labels.shape[1]
         self._batches = self._polybench.load(
             self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data,
-            self._job.model.classes, is_tokens(images),
+            self._job.model.classes, is_tokens(images), self._job.model.label_shape,
         )  # fmt: skip
 
     def open_pipeline(self, source: PipelineInput) -> None:
@@ -213,13 +215,15 @@ class FluxEngine(Engine):
         return float(self._polybench.last_loss(self._trainer))
 
     def step_logits(self) -> Array:
-        logits = np.empty((self._batch_size, self._job.model.classes), self._job.dtype)
+        model = self._job.model
+        logits = np.empty((self._batch_size, *model.label_shape, model.classes), self._job.dtype)
         self._polybench.fill_logits_b(logits.ctypes.data, self._trainer)
         return logits
 
     def count_correct(self, images: Array, labels: Array) -> int:
         images, labels = np.ascontiguousarray(images), np.ascontiguousarray(labels)
-        arguments = images.ctypes.data, images.shape, labels.ctypes.data, is_tokens(images)
+        shapes = is_tokens(images), self._job.model.label_shape
+        arguments = images.ctypes.data, images.shape, labels.ctypes.data, *shapes
         return int(self._polybench.count_correct(self._trainer, *arguments))
 
     def snapshot(self, step: int) -> Snapshot:

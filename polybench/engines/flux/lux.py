@@ -7,7 +7,7 @@ from polybench.engines.flux.engine import FluxEngine
 from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia import environment as julia_environment
 from polybench.engines.job import Job
-from polybench.engines.shared.frameworks import reject_transformers, unsupported_layer
+from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, walk
 
@@ -20,7 +20,6 @@ class LuxEngine(FluxEngine):
     step_modes = (_STEP_MODE,)
 
     def build(self, job: Job, weights: Weights) -> None:
-        reject_transformers("Lux.jl", job.model)
         if lstm := next((layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)), None):
             raise unsupported_layer("Lux.jl", lstm)
         if job.device != "cpu":

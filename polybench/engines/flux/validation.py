@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.engines.shared.frameworks import reject_training, reject_transformers, unsupported_layer
+from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, ReLU, walk
 
@@ -21,8 +21,6 @@ _THROUGH_RELU = ("enzyme", "mooncake")
 
 def validate(job: Job) -> None:
     """Raise EngineUnavailable, with an alternative, if the job is not supported."""
-    reject_transformers("Flux.jl", job.model)
-    reject_training("Julia", job)
     for layer in walk(job.model.layers):
         if isinstance(layer, LSTM) and (lacks := _unsupported_lstm_options(layer)):
             raise unsupported_layer("Flux.jl", layer, *lacks)
@@ -43,6 +41,11 @@ def validate(job: Job) -> None:
         raise EngineUnavailable(
             "Mooncake resets the running statistics of batch norm in each step", "use flux without this variant"
         )
+    if "train" in job.variants and job.workload.optimizer.gradient_clip:
+        raise EngineUnavailable(
+            "Flux.train! updates the weights without a place to clip gradients by their norm together",
+            "use flux without this variant, or omit gradient_clip",
+        )
     if "reactant" in job.variants:
         _validate_reactant(job)
 
@@ -62,6 +65,10 @@ def _validate_reactant(job: Job) -> None:
         raise EngineUnavailable("reactant supports the CPU only", "use --devices cpu")
     if job.dropout == "own" and any(isinstance(layer, Dropout) for layer in walk(job.model.layers)):
         raise EngineUnavailable("reactant does not support dropout in polybench", "use flux without this variant")
+    if job.workload.optimizer.name == "adamw" or job.workload.optimizer.gradient_clip:
+        raise EngineUnavailable(
+            "reactant has neither adamw nor gradient_clip in polybench", "use flux without this variant"
+        )
     if job.workload.optimizer.has_schedule:
         raise EngineUnavailable(
             "reactant does not support learning-rate schedules in polybench", "use flux without this variant"

@@ -10,26 +10,7 @@ from types import ModuleType
 
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable, install_command
-from polybench.networks.layers import (
-    GELU,
-    Attention,
-    BatchNorm,
-    ClassToken,
-    Conv,
-    Dense,
-    FirstPosition,
-    GroupNorm,
-    Layer,
-    LayerNorm,
-    Named,
-    Patches,
-    Positions,
-    ReLU6,
-    SiLU,
-    walk,
-)
-from polybench.networks.model import Model
-from polybench.networks.optimizers import ADAM_BETAS
+from polybench.networks.layers import BatchNorm, Layer, Named, walk
 
 
 def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavailable:
@@ -39,40 +20,6 @@ def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavail
     options = f" with {' and '.join(missing)}" if missing else ""
     reason = f"{engine} has no {kind}{options} in polybench{name}"
     return EngineUnavailable(reason, "choose other engines, or change that layer")
-
-
-TRANSFORMER_LAYERS = (
-    *(Attention, Positions, Patches, ClassToken, FirstPosition),
-    *(LayerNorm, GroupNorm, GELU, SiLU, ReLU6),
-)
-
-
-def reject_training(engine: str, job: Job) -> None:
-    """Raise EngineUnavailable for settings of the training that an engine does not have."""
-    optimizer = job.workload.optimizer
-    missing = {
-        "adamw": optimizer.name == "adamw",
-        f"betas of {optimizer.betas}": optimizer.betas not in (None, ADAM_BETAS),
-        "gradient_clip": optimizer.gradient_clip > 0,
-        "label_smoothing": job.model.label_smoothing > 0,
-    }
-    for setting, is_missing in missing.items():
-        if is_missing:
-            reason = f"{engine} has no training with {setting} in polybench"
-            raise EngineUnavailable(reason, "choose other engines, or change that setting")
-
-
-def reject_transformers(engine: str, model: Model) -> None:
-    """Raise EngineUnavailable for layers and options of today's networks, for an engine without any of them."""
-    for layer, shape in model.activations():
-        if isinstance(layer, TRANSFORMER_LAYERS):
-            raise unsupported_layer(engine, layer)
-        if isinstance(layer, Conv) and layer.groups > 1:
-            raise unsupported_layer(engine, layer, f"groups = {layer.groups}")
-        if isinstance(layer, Dense) and not layer.bias:
-            raise unsupported_layer(engine, layer, "bias = false")
-        if isinstance(layer, Dense) and len(shape) > 1:
-            raise unsupported_layer(engine, layer, "a sequence as its input")
 
 
 def import_framework(module: str, product: str, extra: str) -> ModuleType:

@@ -86,7 +86,7 @@ def test_allocations_grow_linearly_with_the_batch(fixture: EngineFixture) -> Non
         assert per_step[size].bytes_per_step > 2 * 4 * 28 * 28 * 16 * size
     growth = [per_step[2 * size].bytes_per_step - per_step[size].bytes_per_step for size in (8, 16)]
     # Weight gradients do not grow with the batch. The tolerance covers size classes and tasks.
-    assert abs(growth[1] / (2 * growth[0]) - 1) < 1e-3, (growth, per_step)
+    assert abs(growth[1] / (2 * growth[0]) - 1) < 1e-2, (growth, per_step)
 
 
 @in_process_of("flux")
