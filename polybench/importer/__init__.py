@@ -108,7 +108,11 @@ def _open(model: Any, input_shape: Shape | None, file: Path | None, name: str) -
             raise BadInput(f"{name} has no input shape: use --input, for example --input 3x32x32")
         translation = translate(model, input_shape, file, OPERATIONS)
         return translation, TorchProgram(model, returns_probabilities=translation.returns_probabilities)
-    raise BadInput("Keras is not supported yet")
+    from polybench.importer.keras_graph import translate as translate_keras
+    from polybench.importer.keras_program import KerasProgram
+
+    translated = translate_keras(model)
+    return translated.translation, KerasProgram(model, translated)
 
 
 def _framework(model: Any) -> str:

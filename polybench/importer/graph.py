@@ -67,6 +67,8 @@ class Node:
     shape: Shape
     source: Source
     slots: dict[str, Slot] = field(default_factory=dict)
+    problem: str = ""
+    """Why it is not a layer by itself."""
 
     def __post_init__(self) -> None:
         self.fork = _common(self.inputs) if self.inputs else None
@@ -173,7 +175,7 @@ def _between(end: Node, start: Node, visited: dict[Node, None]) -> tuple[Layer, 
                 raise end.source.error("adds a value to itself: no layer doubles its input")
             layers.append(Residual(body, shortcut))
         elif end.layer is None:
-            raise end.source.error("expected an output projection, a linear layer, after the heads of attention")
+            raise end.source.error(end.problem)
         else:
             layers.append(end.layer)
         end = end.fork

@@ -118,7 +118,9 @@ def _batches(model: Model) -> list[tuple[Array, Array]]:
 
     def inputs() -> Array:
         shape = (batch, *model.input_shape)
-        return random.integers(vocabulary, size=shape, dtype=np.int32) if vocabulary else random.random(shape)
+        if vocabulary:
+            return random.integers(vocabulary, size=shape, dtype=np.int32)
+        return np.asarray(random.random(shape, np.float32), np.float64)  # Keras rounds a model's input to float32
 
     return [(inputs(), random.integers(model.classes, size=(batch, *model.label_shape))) for _ in range(STEPS + 1)]
 

@@ -75,6 +75,9 @@ def _matmul(reader: Reader, x: Any, weight: Any) -> Value:
     return _linear(reader, x, Value(weight.base, weight.index.T))
 
 
+_NOT_PROJECTED = "expected an output projection, a linear layer, right after the heads of attention"
+
+
 def _attention(
     reader: Reader, query: Value, key: Value, value: Value, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
@@ -109,7 +112,7 @@ def _attention(
         raise reader.error("query, key and value have different inputs: expected self-attention")
     features = heads * size
     make = lambda name, bias: spec.Attention(name, features, heads, is_causal, bias)  # noqa: E731
-    node = Heads(None, next(iter(inputs)), (time, features), reader.source, slots, attention=make)
+    node = Heads(None, next(iter(inputs)), (time, features), reader.source, slots, _NOT_PROJECTED, attention=make)
     moved = positions((BATCH, time, heads, size)).transpose(1, 2)
     return Value(node, moved)
 
@@ -282,7 +285,7 @@ def _add(reader: Reader, a: Any, b: Any, *, alpha: float = 1) -> Value:
         if a.index.shape != shape:
             a = Value(a.base, a.index.reshape(shape))
     if isinstance(a.base, Heads) or isinstance(b.base, Heads):
-        raise reader.error("expected an output projection, a linear layer, right after attention")
+        raise reader.error(_NOT_PROJECTED)
     return Value(Node(None, (a.base, b.base), a.base.shape, reader.source), a.index)
 
 

@@ -33,7 +33,7 @@ class KerasEngine(Engine):
     timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self, backend: str) -> None:
-        self._name, self._backend = backend, _load_backend(backend)
+        self._name, self._backend = backend, load_backend(backend)
         self._batches: list[tuple[Any, Any]] = []
 
     def probe(self) -> EngineInfo:
@@ -135,7 +135,7 @@ class KerasEngine(Engine):
         self._backend.synchronize([variable.value for variable in self._model.trainable_variables])
 
 
-def _load_backend(name: str) -> Backend:
+def load_backend(name: str) -> Backend:
     """Import the adapter of Keras's backend, and with it only that framework."""
     match name:
         case "torch":

@@ -1,0 +1,112 @@
+"""`polybench import` of Keras models: plain programs are proven, and what has no layer is refused by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from polybench import scripts
+from polybench.networks import find_model
+from polybench.planning.study_file import read_network
+from tests.commands import printed_json, refused
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("keras")
+
+
+def program(folder: Path, body: str) -> Path:
+    """Write a file whose `model` has these lines."""
+    file = folder / "model.py"
+    file.write_text("import keras\nfrom keras import layers\n\n" + dedent(body), "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("network", [*scripts.NETWORKS, *scripts.TOKEN_MODELS])
+def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path: Path) -> None:
+    model, net = find_model(network), tmp_path / "net.toml"
+    kind = "tokens" if network in scripts.TOKEN_MODELS else "images"
+    text = scripts.render("train_keras.py", {"keras", network, kind}, {})
+    (tmp_path / "plain.py").write_text(text.partition("start, folder = ")[0], "utf-8")
+    document = printed_json("import", f"{tmp_path / 'plain.py'}:network", "-o", net, "--format", "json")
+    assert document["proof"]["failure"] is None
+    imported = read_network(net)
+    assert imported.parameters() == model.parameters()
+    assert [type(layer) for layer, _ in imported.activations()] == [type(layer) for layer, _ in model.activations()]
+    with np.load(net.with_suffix(".npz")) as weights:
+        assert {name: weights[name].shape for name in weights} == imported.tensor_shapes()
+
+
+_FUNCTIONAL = """
+image = keras.Input((17, 17, 3))
+x = layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False)(image)
+x = layers.ReLU(max_value=6)(layers.BatchNormalization(momentum=0.99, epsilon=1e-3)(x))
+y = layers.DepthwiseConv2D(3, padding="same")(layers.GroupNormalization(2)(x))
+x = layers.add([x, layers.Activation("silu")(y)])
+x = layers.ZeroPadding2D(1)(x)
+x = layers.Conv2D(8, 3, strides=2)(x)
+x = layers.AveragePooling2D(2)(x)
+x = layers.Flatten()(x)
+x = layers.Dropout(0.2)(x)
+model = keras.Model(image, layers.Dense(5, activation="softmax")(x))
+"""
+
+_TRANSFORMER = """
+image = keras.Input((16, 16, 3))
+x = layers.Reshape((-1, 12))(layers.Conv2D(12, 4, 4)(image))
+y = layers.LayerNormalization(epsilon=1e-5)(x)
+x = x + layers.MultiHeadAttention(3, 4)(y, y)
+x = layers.GlobalAveragePooling1D()(x)
+model = keras.Model(image, layers.Dense(5)(x))
+"""
+
+_NESTED = """
+body = keras.Sequential([keras.Input((12, 12, 3)), layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D(2)])
+model = keras.Sequential([keras.Input((12, 12, 3)), body, layers.GlobalAveragePooling2D(), layers.Dense(5)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "types"),
+    [
+        (_FUNCTIONAL, {"relu6", "batch_norm", "group_norm", "silu", "residual", "average_pool", "flatten", "dropout"}),
+        (_TRANSFORMER, {"patches", "layer_norm", "attention", "residual", "mean_over_time"}),
+        (_NESTED, {"conv", "relu", "max_pool", "global_average_pool", "dense"}),
+    ],
+    ids=["functional", "transformer", "nested"],
+)
+def test_functional_models_are_recognized(body: str, types: set[str], tmp_path: Path) -> None:
+    net = tmp_path / "net.toml"
+    document = printed_json("import", f"{program(tmp_path, body)}:model", "-o", net, "--format", "json")
+    assert document["proof"]["failure"] is None
+    assert types <= {layer["type"] for layer in document["layers"]}
+
+
+def sequential(layer: str) -> str:
+    return f"""
+model = keras.Sequential([
+    keras.Input((16, 16, 3)), layers.Conv2D(4, 3, name="first"), {layer}, layers.Flatten(), layers.Dense(5)
+])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (sequential("layers.LeakyReLU(name='leaky')"), "layer leaky: LeakyReLU: no layer computes this"),
+        (sequential("layers.Conv2D(4, 3, 2, 'same', name='c')"), 'layer c: Conv2D: padding "same" of 14 x 14'),
+        (sequential("layers.Conv2D(4, 3, activation='tanh', name='c')"), "layer c: Conv2D: activation tanh"),
+        (sequential("layers.Conv2D(4, (3, 1), name='c')"), "layer c: Conv2D: kernel_size (3, 1)"),
+        (sequential("layers.BatchNormalization(scale=False, name='b')"), "layer b: BatchNormalization: expected"),
+        (sequential("layers.Softmax(name='s')"), "layer s: Softmax: a softmax before the end"),
+        (sequential("layers.Conv2D(4, 3, trainable=False, name='c')"), "layer c: Conv2D: trainable is False"),
+        ("model = keras.Sequential([layers.Dense(5)])", "expected a functional or sequential Keras model"),
+        ("model = keras.Sequential([keras.Input((None, 8, 3)), layers.Flatten()])", "expected fixed numbers"),
+    ],
+)
+def test_what_has_no_layer_is_refused_by_its_name(body: str, message: str, tmp_path: Path) -> None:
+    net = tmp_path / "net.toml"
+    assert message in refused("import", f"{program(tmp_path, body)}:model", "-o", net)
+    assert not list(tmp_path.glob("*net*"))
