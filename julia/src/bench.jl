@@ -21,7 +21,7 @@ steps_per_value(run::BuiltinRun) = run.trainer.device isa CPU ? 1 : typemax(Int)
 """A run of a user's model on one batch. It trains a copy; `initial` is not modified."""
 mutable struct UserModelRun{M, F, B, R}
     const initial::M
-    const model::M
+    model::M
     const loss::F
     const batch::B
     const rule::R
@@ -32,9 +32,11 @@ end
 UserModelRun(model, loss, batch, rule) =
     UserModelRun(model, deepcopy(model), loss, batch, rule, Flux.setup(rule, model), NaN)
 
+# A copy also has states that `Flux.loadmodel!` leaves out; the seed lets dropout draw the same masks in each round.
 function reset!(run::UserModelRun)
-    Flux.loadmodel!(run.model, run.initial)
+    run.model = deepcopy(run.initial)
     run.state = Flux.setup(run.rule, run.model)
+    Random.seed!(0)
     return nothing
 end
 
@@ -57,17 +59,18 @@ count_allocations!(run::UserModelRun, first::Int, n::Int) = allocated(() -> run_
 steps_per_value(::UserModelRun) = 1
 
 """
-    bench(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, blas_threads, malloc = "retain")
+    bench(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, blas_threads, malloc)
 
 Train one of polybench's networks (`:lenet`, `:resnet32`, ...; see `model_names()`) and time its steps.
 
 Weights, images and batches equal those of `polybench compare` with the same seed, bit for bit. `data` is `"synthetic"` or a
 folder with CIFAR-10's binary files. The defaults of batch size and optimizer are those of the network.
 
-By default BLAS has one thread if Julia has several: NNlib runs one task per Julia thread, and each task calls BLAS.
-With `malloc = "retain"`, the default of `polybench compare`, the C library retains freed memory in the whole process from now
-on. `"system"` leaves its defaults unchanged, and is an error after `"retain"`. Load CUDA and cuDNN before you use
-`device = "cuda"`, which has never been run on a GPU.
+BLAS keeps its threads unless you set `blas_threads`; `polybench compare` uses one if Julia has several, because NNlib runs one
+task per Julia thread, and each task calls BLAS. With `malloc = "retain"`, the default of `polybench compare` and of scripts, the
+C library retains freed memory in the whole process from now on, which cannot be undone. `"system"`, the default in a REPL,
+leaves the C library as it is, and is an error after `"retain"`. BLAS threads and the state of the random number generator are
+restored. Load CUDA and cuDNN before you use `device = "cuda"`, which has never been run on a GPU.
 
 ```julia
 trial = bench(:lenet; batch = 128)
@@ -77,7 +80,7 @@ median(trial), minimum(trial), gc_fraction(trial)
 function bench(
         name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, data::AbstractString = "synthetic",
         device::AbstractString = "cpu", seed::Integer = 0, rounds::Int = 5, steps::Int = 14,
-        blas_threads::Int = default_blas_threads(), malloc::AbstractString = "retain",
+        blas_threads::Int = BLAS.get_num_threads(), malloc::AbstractString = default_malloc_policy(),
     )
     check_rounds(rounds, steps)
     check_available(PolyBench.device(device))
@@ -88,18 +91,18 @@ function bench(
     images = dataset(network, data, seed)
     order = epoch_order(length(images.labels), batch_size, seed, 0)
     weights = initial_weights(network, seed)
-    return with_blas_threads(blas_threads) do
+    return restoring_process(blas_threads) do
         batches = first_batches(network, images, order, WARMUP_STEPS + steps, device)
         run = BuiltinRun(trainer(network, weights, device), batches)
         title = "$(network.name) ($(group_digits(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
-            "Float32, $device, $(Threads.nthreads()) threads"
+            "Float32, $device, $(describe_process(malloc))"
         metadata = (; model = network, images, order, weights, batch_size, device, seed, steps, malloc, process_info()...)
         measure(run, title, rounds, steps, metadata)
     end
 end
 
 """
-    bench(model, loss, batch; optimizer = Flux.Descent(0.01), title, rounds = 5, steps = 14, blas_threads, malloc = "retain")
+    bench(model, loss, batch; optimizer = Flux.Descent(0.01), title, rounds = 5, steps = 14, blas_threads, malloc)
 
 Train your own model, a `Chain` or any other model that Flux trains, on one batch, and time its steps. `bench` calls the loss
 like `Flux.train!`, as `loss(model, batch...)`. It trains a copy of the model.
@@ -110,15 +113,16 @@ bench(Chain(Dense(8 => 3)), (m, x, y) -> Flux.mse(m(x), y), (rand(Float32, 8, 64
 """
 function bench(
         user_model, loss, batch::Tuple; optimizer = Flux.Descent(0.01), title::AbstractString = "a model of $(nameof(typeof(user_model)))",
-        rounds::Int = 5, steps::Int = 14, blas_threads::Int = default_blas_threads(), malloc::AbstractString = "retain",
+        rounds::Int = 5, steps::Int = 14, blas_threads::Int = BLAS.get_num_threads(),
+        malloc::AbstractString = default_malloc_policy(),
     )
     check_rounds(rounds, steps)
     applicable(loss, user_model, batch...) ||
         throw(ArgumentError("the loss has no method for loss(model, batch...): pass a function with these arguments"))
     apply_malloc_policy(malloc)
-    return with_blas_threads(blas_threads) do
+    return restoring_process(blas_threads) do
         run = UserModelRun(user_model, loss, batch, optimizer)
-        measure(run, "$title, $(Threads.nthreads()) threads", rounds, steps, nothing)
+        measure(run, "$title, $(describe_process(malloc))", rounds, steps, nothing)
     end
 end
 
@@ -157,6 +161,7 @@ function measure(run, title, rounds, steps, metadata)
         run_steps!(run, step, 1)
         push!(losses, last_loss(run))
     end
+    run_gc()  # garbage of the data, of compilation and of these steps is not that of the first round
     times, gc_rounds = Vector{Float64}[], Vector{Float64}[]
     timed = WARMUP_STEPS:(WARMUP_STEPS + steps - 1)
     for _ in 1:rounds
@@ -185,17 +190,32 @@ function time_steps(run, steps)
     return seconds / length(steps), (first(gc_stats()) - before) / length(steps)
 end
 
-default_blas_threads() = Threads.nthreads() > 1 ? 1 : BLAS.get_num_threads()
+"""
+    restoring_process(f, blas_threads)
 
-function with_blas_threads(f, n::Int)
-    before = BLAS.get_num_threads()
-    BLAS.set_num_threads(n)
+Return `f()`, computed with this number of BLAS threads, and restore their number and the state of the default random number
+generator.
+"""
+function restoring_process(f, blas_threads::Int)
+    before, generator = BLAS.get_num_threads(), copy(Random.default_rng())
+    BLAS.set_num_threads(blas_threads)
     try
         return f()
     finally
         BLAS.set_num_threads(before)
+        copy!(Random.default_rng(), generator)
     end
 end
+
+"""
+    describe_process(malloc)
+
+Describe the threads and the malloc policy of a measurement; BLAS must have the measured number of threads.
+"""
+describe_process(malloc) =
+    "$(Threads.nthreads()) Julia and $(BLAS.get_num_threads()) BLAS threads, malloc $(malloc)"
+
+default_malloc_policy() = isinteractive() && !RETAINS_MALLOC[] ? "system" : "retain"
 
 """
     apply_malloc_policy(policy)

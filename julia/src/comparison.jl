@@ -51,10 +51,12 @@ t_quantile(degrees_of_freedom::Real) =
     1.96 + 2.372 / degrees_of_freedom + 2.83 / degrees_of_freedom^2
 
 function Base.show(io::IO, comparison::Comparison)
-    print(io, round(comparison.speedup; sigdigits = 3), " times as fast")
-    comparison.ci95 === nothing && return nothing
-    low, high = round.(comparison.ci95; sigdigits = 3)
-    return print(io, " (", low, " to ", high, ")")
+    print(io, round(comparison.speedup; sigdigits = 3), " times as fast (")
+    if comparison.ci95 !== nothing
+        low, high = round.(comparison.ci95; sigdigits = 3)
+        print(io, low, " to ", high, "; ")
+    end
+    return print(io, "a single process: inconclusive)")
 end
 
 function Base.show(io::IO, ::MIME"text/plain", comparison::Comparison)

@@ -71,8 +71,9 @@ end
 """
     write_study(path, trial)
 
-Save a trial of one of polybench's networks as a study. `path` is a file, or a folder, where the file is named after the study
-and `polybench show last --results FOLDER` finds it. Returns the path of the file.
+Save a trial of one of polybench's networks as a study. `path` is a file if it ends with `.json`; otherwise a folder, which is
+created if it is missing. There the file is named after the study, and `polybench show last --results FOLDER` finds it.
+Returns the path of the file.
 
 The study has a single process and no parity check, so comparisons with it are inconclusive.
 """
@@ -80,7 +81,7 @@ function write_study(path::AbstractString, trial::Trial)
     trial.metadata === nothing &&
         throw(ArgumentError("a trial of your own model cannot be saved as a study: use a network of polybench, as in bench(:lenet)"))
     document = study_document(trial)
-    file = isdir(path) ? joinpath(path, "$(document.id).json") : String(path)
+    file = endswith(path, ".json") ? String(path) : joinpath(mkpath(path), "$(document.id).json")
     write(file, sprint(JSON.print, document), "\n")
     return file
 end

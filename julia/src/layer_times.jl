@@ -15,7 +15,7 @@ end
 const OPERATIONS = ("forward", "activation", "input gradient", "weight gradient", "gradient")
 
 """
-    layers(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 10, blas_threads, malloc = "retain")
+    layers(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 10, blas_threads, malloc)
 
 Time each layer of one of polybench's networks; a residual block counts as one layer. `polybench layers` also times the layers
 inside of blocks, reports unattributed time, and compares engines.
@@ -36,20 +36,20 @@ function layers(
 end
 
 """
-    layers(chain, x; rounds = 10, title, blas_threads, malloc = "retain")
+    layers(chain, x; rounds = 10, title, blas_threads, malloc)
 
-Time each layer of your own chain with the input `x`. The gradient of `x` is not timed, because training does not need it.
+Time each layer of a copy of your own chain with the input `x`. The gradient of `x` is not timed, because training does not need it.
 """
 function layers(
         chain::Chain, x; rounds::Int = 10, device::AbstractString = "cpu", title::AbstractString = "a chain",
-        blas_threads::Int = default_blas_threads(), malloc::AbstractString = "retain",
+        blas_threads::Int = BLAS.get_num_threads(), malloc::AbstractString = default_malloc_policy(),
     )
     rounds >= 1 || throw(ArgumentError("$rounds rounds: expected at least 1"))
     check_available(PolyBench.device(device))
     disable_tf32!(PolyBench.device(device))
     apply_malloc_policy(malloc)
-    return with_blas_threads(blas_threads) do
-        operations = chain_operations(PolyBench.device(device), chain, x)
+    return restoring_process(blas_threads) do
+        operations = chain_operations(PolyBench.device(device), deepcopy(chain), x)  # batch norm changes its statistics
         foreach(((_, operation),) -> seconds(operation, 1), operations)  # compiles them
         times = [Float64[] for _ in operations]
         for _ in 1:rounds, index in step_order(operations)
@@ -59,7 +59,7 @@ function layers(
             of_layer = findall(operation -> first(operation) == layer, operations)
             LayerTime(layer, Dict(operations[index][2].name => median(times[index]) for index in of_layer))
         end
-        LayerTimes("$title, $(Threads.nthreads()) threads", rows)
+        LayerTimes("$title, $(describe_process(malloc))", rows)
     end
 end
 

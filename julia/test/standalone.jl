@@ -82,6 +82,35 @@ const SMALL_BATCH = rand(MersenneTwister(1), Float32, 8, 8, 3, 4), Flux.onehotba
     @test occursin("memory:", repr("text/plain", median(trial)))
 end
 
+@testset "garbage is collected before the first round" begin
+    collections = Int[]
+    function loss(model, x, y)
+        PolyBench.ignore_derivatives(() -> (push!(collections, last(PolyBench.gc_stats())); nothing))
+        return small_loss(model, x, y)
+    end
+    bench(SMALL, loss, SMALL_BATCH; rounds = 1, steps = 3)
+    before = 1 + PolyBench.WARMUP_STEPS + 2  # the first step, and those whose losses are stored
+    @test collections[before + 1] > collections[before]
+end
+
+@testset "each round begins with the same loss and no state is left behind" begin
+    losses = Float32[]
+    chain = Chain(Flux.flatten, Dropout(0.5), Dense(192 => 4), BatchNorm(4), Dense(4 => 3))
+    function loss(model, x, y)
+        value = small_loss(model, x, y)
+        PolyBench.ignore_derivatives(() -> (push!(losses, value); nothing))
+        return value
+    end
+    generator, blas_threads = copy(Random.default_rng()), BLAS.get_num_threads()
+    bench(chain, loss, SMALL_BATCH; rounds = 3, steps = 2, blas_threads = blas_threads + 1)
+    @test copy(Random.default_rng()) == generator
+    @test BLAS.get_num_threads() == blas_threads
+    steps_per_round = PolyBench.WARMUP_STEPS + 2
+    rounds = collect(Iterators.partition(losses, steps_per_round))[(end - 3):end]  # the last one counts allocations
+    @test allequal(rounds)
+    @test allunique(first(rounds))
+end
+
 @testset "a histogram contains every value" begin
     shown(values) = sprint(io -> PolyBench.histogram(io, values; width = 20))
     @test count(==('█'), shown([1.0, 1.0])) == 1
@@ -108,7 +137,8 @@ end
     @test PolyBench.t_quantile(25.5) ≈ 2.058 atol = 0.003
     @test PolyBench.t_quantile(Inf) == 1.96
     shown = repr("text/plain", compare(fast, slow))
-    @test occursin("2.0 times as fast (2.0 to 2.0)", shown)
+    @test occursin("2.0 times as fast (2.0 to 2.0; a single process: inconclusive)", shown)
+    @test repr(compare(trial([[1.0]]), slow)) == "2.0 times as fast (a single process: inconclusive)"
     @test occursin("the interval treats rounds as independent", shown)
 end
 
@@ -122,6 +152,14 @@ end
     @test sum(times) > 0 && occursin("weight gradient", repr("text/plain", times))
 end
 
+@testset "layers leaves the chain as it is, and times products of sequences" begin
+    statistics = deepcopy(SMALL[3].μ)
+    layers(SMALL, first(SMALL_BATCH); rounds = 1)
+    @test SMALL[3].μ == statistics
+    times = layers(Chain(Dense(2 => 3, tanh), Dense(3 => 4)), rand(Float32, 2, 5, 6); rounds = 1)
+    @test keys(times.rows[2].operations) == Set(["forward", "input gradient", "weight gradient"])
+end
+
 @testset "a trial of a network can be saved and read" begin
     started_at = now(UTC)
     trial = bench(:lenet; batch = 8, rounds = 2, steps = 3, blas_threads = BLAS.get_num_threads() + 1)
@@ -130,6 +168,7 @@ end
     @test occursin("lenet (39,558 parameters) on synthetic, batch 8, Float32, cpu", trial.title)
     @test trial.losses[1] ≈ 2.3 atol = 0.2
     mktempdir() do folder
+        @test dirname(write_study(joinpath(folder, "a", "missing"), trial)) == joinpath(folder, "a", "missing")
         file = write_study(folder, trial)
         study = read_study(file)
         @test file == joinpath(folder, "$(study.document["id"]).json")
