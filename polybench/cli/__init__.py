@@ -23,6 +23,7 @@ from polybench.cli.doctor import doctor
 from polybench.cli.engines import engines
 from polybench.cli.explain import explain
 from polybench.cli.export_weights import weights
+from polybench.cli.exporting import export
 from polybench.cli.history import history
 from polybench.cli.importing import import_model
 from polybench.cli.layers import layers
@@ -77,7 +78,7 @@ def _help(command: Callable[..., None]) -> str:
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, resume),
-    "Your own code": (import_model, scripts, weights),
+    "Your own code": (import_model, export, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),
 }
 for _panel, _commands in _PANELS.items():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from polybench.data.disk import check_free_space
 from polybench.engines.base import Array, Weights
 from polybench.engines.job import NumericalConventions
 from polybench.engines.reference.network import Pass, loss_and_gradients
@@ -95,10 +96,11 @@ def prove(program: Program, translation: Translation, folder: Path) -> Proof:
     def reference(weights: Weights, inputs: Array, labels: Array, masks: Weights) -> Pass:
         return loss_and_gradients(model, weights, inputs, labels, program.conventions, masks)
 
-    actual, expected = (
-        _train(compute, model, initial, batches, folder / name)
-        for name, compute in (("program", original), ("network", reference))
-    )
+    with check_free_space(folder, 2 * (STEPS + 1) * 8 * (model.parameters() + model.total_parameters())):
+        actual, expected = (
+            _train(compute, model, initial, batches, folder / name)
+            for name, compute in (("program", original), ("network", reference))
+        )
     tolerance = float64_tolerance(model, workload)
     zero = find_zero_gradients([state.gradients for state in expected], tolerance["gradient"])
     tensors = [

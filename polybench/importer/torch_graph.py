@@ -137,27 +137,37 @@ class Reader:
         """Return the translation of the whole graph."""
         start = Node(None, (), self.shape, self.source)
         values: dict[Any, Any] = {}
+        needed = self._needed()
         for node in self._graph.nodes:
+            if node not in needed:
+                continue
             if node.op == "placeholder":
                 values[node] = self._placeholder(node.name, start)
             elif node.op == "get_attr":
                 values[node] = self._constants[node.target]
             elif node.op == "output":
-                result = torch.fx.node.map_arg(node.args[0], values.__getitem__)
-                break
+                result = values.get(_first_output(node))
             else:
                 self.source = self._locate(node)
                 self._run(node, values)
-        outputs = [one for one in torch.utils._pytree.tree_leaves(result, is_leaf=is_value) if is_value(one)]
-        if not outputs:
+        if not is_value(result):
             raise BadInput(f"{name}: the output does not depend on the input")
-        output = self.settle(outputs[0])
+        output = self.settle(result)
         if self.probabilities not in (None, output):
             raise self.softmax.error("a softmax before the end: expected it last, over the classes")
         translation = build(output, start, name, self.notes, returns_probabilities=output is self.probabilities)
         trained = {name: one.numel() for name, one in self.parameters.items() if name not in self._frozen_zeros()}
         translation.check_complete(trained)
         return translation
+
+    def _needed(self) -> set[Any]:
+        """Return the nodes that the first output depends on; others, such as a loss, are no part of the network."""
+        *nodes, output = self._graph.nodes
+        needed = {output, _first_output(output)}
+        for node in reversed(nodes):
+            if node in needed or (_overwrites(node) and node.args[0] in needed):
+                needed |= {node, *node.all_input_nodes}
+        return needed
 
     def _frozen_zeros(self) -> set[str]:
         """Return LSTMs' second biases that stay 0, by name; BadInput for other weights that are not trained."""
@@ -202,14 +212,14 @@ class Reader:
             args, kwargs = torch.utils._pytree.tree_map_only(Value, self._constant, (args, kwargs), is_leaf=is_value)
         used = [one for one in torch.utils._pytree.tree_leaves((args, kwargs), is_leaf=is_value) if is_value(one)]
         if not used:
-            values[node] = None if name == "add" and node.target._schema.is_mutable else node.target(*args, **kwargs)
+            values[node] = None if _overwrites(node) else node.target(*args, **kwargs)
         elif name in _MOVES:
             values[node] = _move(node.target, used[0], args, kwargs)
         elif (operation := self._operations.get(name)) is not None:
             values[node] = operation(self, *args, **_known(operation, kwargs))
         else:
             raise self.error("no layer computes this operation: docs/networks.md lists the layers that exist")
-        if getattr(getattr(node.target, "_schema", None), "is_mutable", False) and name in self._operations and used:
+        if _overwrites(node) and name in self._operations and used:
             values[node.args[0]] = values[node]  # the operation overwrites its input
 
     def _constant(self, value: Value) -> Any:
@@ -332,6 +342,17 @@ def _operation(node: Any) -> str:
     """Return the name of an operation without overload, and without the mark of one that overwrites its input."""
     schema = getattr(node.target, "_schema", None)
     return str(schema.name).partition("::")[2].removesuffix("_") if schema else str(node.target.__name__)
+
+
+def _overwrites(node: Any) -> bool:
+    """Return True for an operation such as `relu_`, whose output replaces its input."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and str(schema.name).endswith("_")
+
+
+def _first_output(node: Any) -> Any:
+    """Return the node of the program's first output, which are the logits."""
+    return next(iter(torch.utils._pytree.tree_leaves(node.args[0])), None)
 
 
 def _known(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""Writes a network as plain code of a framework, with its weights. ADD A FRAMEWORK: a file, and its row in FRAMEWORKS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polybench.data.disk import atomic_write, is_file, read_regular_file
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.model import Model
+
+FRAMEWORKS = {
+    "torch": "torch_code:write",
+    "tf": "keras_code:write",
+    "keras": "keras_code:write",
+    "jax": "jax_code:write",
+}
+"""Function of each framework: (network, canonical weights) -> `Code`."""
+
+_WITHOUT_CODE = ("flux", "lux")
+
+
+class Code(NamedTuple):
+    """The text of a program, and the arrays of the .npz file beside it, in the framework's own layout."""
+
+    text: str
+    arrays: Mapping[str, Any]
+
+
+def export(model: Model, weights: Mapping[str, Any], framework: str, output: Path) -> None:
+    """Write the program to `output`, and its weights beside it with the suffix .npz.
+
+    Raises BadInput for a framework that polybench cannot write, or a layer that has no plain code there.
+    """
+    if framework in _WITHOUT_CODE:
+        raise BadInput(f"--framework {framework}: polybench writes no Julia code yet: expected {', '.join(FRAMEWORKS)}")
+    function = resolve_name(f"{__name__}.{lookup_or_suggest(framework, FRAMEWORKS, 'framework')}")
+    code: Code = function(model, weights)
+    arrays: dict[str, Any] = dict(code.arrays)
+    path = output.resolve()
+    with atomic_write(path.with_suffix(".npz")) as npz, atomic_write(path) as file:
+        np.savez(npz, **arrays)
+        file.write(code.text.encode())
+
+
+def read_weights(model: Model, network: Path, seed: int) -> tuple[dict[str, Any], str]:
+    """Return the weights beside a network file, with their name; without such a file, initial ones from the seed.
+
+    Raises BadInput if they do not fit the network.
+    """
+    path = network.with_suffix(".npz")
+    if not is_file(path):
+        return dict(initial_weights(model, seed)), f"initial weights of seed {seed}"
+    read_regular_file(path)
+    shapes = model.tensor_shapes()
+    try:
+        with np.load(path) as arrays:
+            weights = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise BadInput(f"{path}: not a file of weights: {error}") from error
+    found = {name: value.shape for name, value in weights.items()}
+    for name in {*shapes, *found}:
+        if shapes.get(name) != found.get(name):
+            raise BadInput(f"{path}: {name} has shape {found.get(name)}: expected {shapes.get(name)}, as in {network}")
+    return weights, path.name
+
+
+def identifier(name: str) -> str:
+    """Return a layer's name as an attribute; dots become underscores."""
+    return name.replace(".", "_").replace("-", "_")

@@ -1,0 +1,157 @@
+"""A network in plain Keras: a functional model, channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from polybench.engines.shared.keras_layout import flattened_shapes, tables, to_keras
+from polybench.errors import BadInput
+from polybench.exporter import Code, identifier
+from polybench.networks import layers as spec
+from polybench.networks.model import Model
+from polybench.networks.sequence_layers import PROJECTIONS
+
+_TEMPLATE = '''"""{name} in plain Keras, with the weights in the file beside this one."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import layers
+
+inputs = keras.Input({shape}{dtype})
+x = inputs
+{body}
+network = keras.Model(inputs, x)
+
+with np.load(Path(__file__).with_suffix(".npz")) as weights:
+    for layer in network.layers:
+        layer.set_weights([weights[f"{{layer.name}}/{{number}}"] for number in range(len(layer.weights))])
+'''
+
+
+def write(model: Model, weights: Mapping[str, Any]) -> Code:
+    """Return the model's code, and its layers' weights in Keras's order and layout: `LAYER/0` and so on."""
+    channels, *spatial = model.input_shape
+    shape = (*spatial, channels) if len(spatial) == 2 else model.input_shape
+    text = _TEMPLATE.format(
+        name=model.name.partition("~")[0],
+        shape=shape,
+        dtype=', dtype="int32"' if model.vocabulary_size else "",
+        body="\n".join(_sequence(model.layers, "x", 0)),
+    )
+    flattened, are_tables = flattened_shapes(model), tables(model.layers)
+    arrays = {}
+    for layer in spec.walk(model.layers):
+        if isinstance(layer, spec.Named):
+            for number, part in enumerate(_parts(layer)):
+                name = f"{layer.name}.{part}"
+                value = to_keras(weights[name], flattened.get(name), is_table=name in are_tables)
+                arrays[f"{identifier(layer.name)}/{number}"] = value.reshape(_shape(layer, part, value.shape))
+    return Code(text, arrays)
+
+
+def _parts(layer: spec.Named) -> Sequence[str]:
+    """Return the canonical tensors in the order of the Keras layer's weights."""
+    if isinstance(layer, spec.Attention):
+        kinds = ("weight", "bias") if layer.bias else ("weight",)
+        return [f"{projection}_{kind}" for projection in PROJECTIONS for kind in kinds]
+    return list(layer.weight_shapes() | layer.state_shapes())
+
+
+def _shape(layer: spec.Named, part: str, shape: spec.Shape) -> spec.Shape:
+    """Return Keras's shape of a tensor; attention and depthwise convolutions split an axis."""
+    match layer:
+        case spec.Attention():
+            heads = (layer.heads, layer.features // layer.heads)
+            if part.startswith("output"):
+                return (*heads, layer.features) if part == "output_weight" else shape
+            return (layer.features, *heads) if part.endswith("weight") else heads
+        case spec.Conv() if part == "weight" and _is_depthwise(layer):
+            return (*shape[:2], layer.inputs, layer.outputs // layer.inputs)
+        case _:
+            return shape
+
+
+def _is_depthwise(layer: spec.Conv) -> bool:
+    return layer.groups > 1 and layer.groups == layer.inputs
+
+
+def _sequence(sequence: Sequence[spec.Layer], x: str, depth: int) -> Iterator[str]:
+    """Yield the lines of layers that change the variable `x`."""
+    for layer in sequence:
+        if isinstance(layer, spec.Residual):
+            shortcut = f"shortcut{depth or ''}"
+            yield f"{shortcut} = {x}"
+            yield from _sequence(layer.body, x, depth + 1)
+            yield from _sequence(layer.shortcut, shortcut, depth + 1)
+            yield f"{x} = layers.add([{x}, {shortcut}])"
+            continue
+        name = f', name="{identifier(layer.name)}"' if isinstance(layer, spec.Named) else ""
+        if isinstance(layer, spec.Conv) and layer.pad and _padding(layer) == "valid":
+            yield f"{x} = layers.ZeroPadding2D({layer.pad})({x})"
+        if isinstance(layer, spec.Attention):
+            causal = ", use_causal_mask=True" if layer.causal else ""
+            yield f"{x} = {_layer(layer)[:-1]}{name})({x}, {x}{causal})"
+        else:
+            yield f"{x} = {_layer(layer)[:-1]}{name})({x})"
+        if isinstance(layer, spec.Patches):
+            yield f"{x} = layers.Reshape((-1, {layer.outputs}))({x})"
+
+
+def _padding(layer: spec.Conv) -> str:
+    """Return Keras's padding; with a stride, its "same" may add more zeros at the end."""
+    return "same" if layer.pad and layer.stride == 1 and 2 * layer.pad == layer.kernel - 1 else "valid"
+
+
+def _layer(layer: spec.Layer) -> str:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
+    match layer:
+        case spec.Conv():
+            options = f'strides={layer.stride}, padding="{_padding(layer)}", use_bias={layer.bias}'
+            if _is_depthwise(layer):
+                multiplier = layer.outputs // layer.inputs
+                return f"layers.DepthwiseConv2D({layer.kernel}, depth_multiplier={multiplier}, {options})"
+            return f"layers.Conv2D({layer.outputs}, {layer.kernel}, groups={layer.groups}, {options})"
+        case spec.Patches():
+            return f"layers.Conv2D({layer.outputs}, {layer.size}, strides={layer.size}, use_bias={layer.bias})"
+        case spec.Dense(tied=None):
+            return f"layers.Dense({layer.outputs}, use_bias={layer.bias})"
+        case spec.BatchNorm():
+            momentum = round(1 - layer.momentum, 12)  # Keras's is the weight of the old value
+            return f"layers.BatchNormalization(momentum={momentum!r}, epsilon={layer.epsilon!r})"
+        case spec.LayerNorm():
+            return f"layers.LayerNormalization(epsilon={layer.epsilon!r}, center={layer.bias})"
+        case spec.GroupNorm():
+            return f"layers.GroupNormalization({layer.groups}, epsilon={layer.epsilon!r})"
+        case spec.Dropout():
+            return f"layers.Dropout({layer.rate!r})"
+        case spec.MaxPool():
+            return f"layers.MaxPooling2D({layer.size}, {layer.stride})"
+        case spec.AveragePool():
+            return f"layers.AveragePooling2D({layer.size}, {layer.stride})"
+        case spec.GlobalAveragePool():
+            return "layers.GlobalAveragePooling2D()"
+        case spec.MeanOverTime():
+            return "layers.GlobalAveragePooling1D()"
+        case spec.ReLU():
+            return "layers.ReLU()"
+        case spec.ReLU6():
+            return "layers.ReLU(max_value=6)"
+        case spec.SiLU():
+            return 'layers.Activation("silu")'
+        case spec.GELU(approximate="none"):
+            return 'layers.Activation("gelu")'
+        case spec.Flatten():
+            return "layers.Flatten()"
+        case spec.Embedding():
+            return f"layers.Embedding({layer.vocabulary}, {layer.features})"
+        case spec.Attention():
+            size = layer.features // layer.heads
+            return f"layers.MultiHeadAttention({layer.heads}, {size}, use_bias={layer.bias})"
+        case spec.LSTM(recurrent_activation="sigmoid", biases=1):
+            lstm = f"layers.LSTM({layer.units}, return_sequences={layer.sequence})"
+            return f"layers.Bidirectional({lstm})" if layer.bidirectional else lstm
+        case _:
+            name = getattr(layer, "name", layer.__struct_config__.tag)
+            raise BadInput(f"{name}: Keras has no layer for {layer}: expected --framework torch or jax")
