@@ -14,7 +14,7 @@ from polybench.errors import BadInput
 def export(
     network: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="Network: a file, or one of polybench's.")],
     framework: Annotated[str, typer.Option("--framework", help="Framework of the code: torch, tf, keras or jax.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Python file to write; its weights get the suffix .npz.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Python file to write; its weights: .npz.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the weights, if none are beside the file.")] = 0,
 ) -> None:
     """Write a network as plain code of a framework, with its weights.

@@ -1,4 +1,4 @@
-"""Writes a network as plain code of a framework, with its weights. ADD A FRAMEWORK: a file, and its row in FRAMEWORKS."""
+"""Writes a network as plain code, with its weights. ADD A FRAMEWORK: a file, and its row in FRAMEWORKS."""
 
 from __future__ import annotations
 

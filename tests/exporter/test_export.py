@@ -1,0 +1,127 @@
+"""`polybench export`: plain code of each framework computes the network, and round trips change no weight."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.engines.reference.network import loss_and_gradients
+from polybench.networks import find_model
+from polybench.networks.initial_weights import initial_weights
+from tests.commands import printed, printed_json, refused
+
+INPUTS = {"lenet": "3x32x32", "imdb-bilstm": "100", "vit-cifar": "3x32x32", "char-gpt": "64", "mobile-cifar": "3x32x32"}
+
+
+def imported(file: Path, network: str, name: str) -> Path:
+    """Import an exported program; return the network file."""
+    net = file.parent / f"{name}.toml"
+    shape = () if "keras" in file.name else ("--input", INPUTS[network])
+    document = printed_json("import", f"{file}:network", *shape, "-o", net, "--format", "json")
+    assert document["proof"]["failure"] is None
+    return net
+
+
+def weights_of(net: Path) -> list[bytes]:
+    """Return the bytes of each tensor, in the order of the network."""
+    with np.load(net.with_suffix(".npz")) as arrays:
+        return [arrays[name].tobytes() for name in arrays]
+
+
+@pytest.mark.parametrize("network", ["lenet", "imdb-bilstm", "mobile-cifar"])
+def test_a_round_trip_from_torch_to_keras_and_back_changes_no_bit(network: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("tensorflow")
+    model = find_model(network)
+    nets = []
+    source: object = network
+    for number, framework in enumerate(("torch", "keras", "torch")):
+        file = tmp_path / f"{framework}{number}.py"
+        printed("export", source, "--framework", framework, "-o", file)
+        source = imported(file, network, f"net{number}")
+        nets.append(source)
+    expected = [value.tobytes() for value in initial_weights(model, 0).values()]
+    assert [weights_of(net) for net in nets] == [expected] * 3
+
+
+@pytest.mark.parametrize("network", ["vit-cifar", "char-gpt"])
+def test_transformers_in_torch_are_proven(network: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    printed("export", network, "--framework", "torch", "-o", tmp_path / "net.py")
+    net = imported(tmp_path / "net.py", network, "again")
+    assert weights_of(net) == [value.tobytes() for value in initial_weights(find_model(network), 0).values()]
+
+
+_GRADIENTS = """
+import json, sys
+import jax
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from net import network, weights
+
+batch = np.load(sys.argv[1] + "/batch.npz")
+weights = {name: jnp.asarray(value, "float64") for name, value in weights.items()}
+
+def loss_of(w):
+    logits, statistics = network(w, batch["inputs"], jax.random.key(0))
+    scores = jnp.take_along_axis(jax.nn.log_softmax(logits), batch["labels"][..., None], -1)
+    return -scores.mean(), statistics
+
+(loss, statistics), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
+np.savez(sys.argv[1] + "/result.npz", loss=loss, **statistics, **{f"d {name}": one for name, one in gradients.items()})
+"""
+
+
+@pytest.mark.parametrize("network", ["lenet", "resnet32", "mobile-cifar", "vit-cifar", "char-gpt"])
+def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(network: str, tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    model, random = msgspec.structs.replace(find_model(network), label_smoothing=0.0), np.random.default_rng(0)
+    shape = (2, *model.input_shape)
+    inputs = random.integers(model.vocabulary_size, size=shape) if model.vocabulary_size else random.random(shape)
+    labels = random.integers(model.classes, size=(2, *model.label_shape))
+    np.savez(tmp_path / "batch.npz", inputs=inputs, labels=labels)
+    printed("export", network, "--framework", "jax", "-o", tmp_path / "net.py")
+    subprocess.run([sys.executable, "-c", _GRADIENTS, str(tmp_path)], check=True)
+    weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
+    loss, gradients, statistics = loss_and_gradients(model, weights, inputs, labels)
+    tolerance = 1e-6 if "gpt" in network or "vit" in network else 1e-9  # JAX's attention has a softmax in float32
+    with np.load(tmp_path / "result.npz") as result:
+        assert float(result["loss"]) == pytest.approx(loss, rel=tolerance)
+        for name, value in {**statistics, **{f"d {name}": one for name, one in gradients.items()}}.items():
+            scale = max(float(np.abs(value).max()), 1e-3)
+            assert float(np.abs(result[name] - value).max()) < 10 * tolerance * scale, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("lenet", "--framework", "flux", "-o", "net.py"), "polybench writes no Julia code yet"),
+        (("lenet", "--framework", "pytorch", "-o", "net.py"), "did you mean 'torch'"),
+        (("lenet", "--framework", "torch", "-o", "net.txt"), "expected a name that ends in .py"),
+        (("char-gpt", "--framework", "keras", "-o", "net.py"), "positions: Keras has no layer"),
+        (("imdb-bilstm", "--framework", "jax", "-o", "net.py"), "polybench writes no JAX code for LSTM"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in refused("export", *arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    net = tmp_path / "net.toml"
+    net.write_text(printed("models", "lenet", "--format", "toml"), "utf-8")
+    np.savez(net.with_suffix(".npz"), **{"conv1.weight": np.zeros((2, 3))})
+    command = ("export", net, "--framework", "torch", "-o", tmp_path / "code.py")
+    assert "expected" in refused(*command)
+    net.with_suffix(".npz").write_bytes(b"no archive")
+    assert "not a file of weights" in refused(*command)
