@@ -38,6 +38,7 @@ __all__ = [
     "diff",
     "explain",
     "history",
+    "import_model",
     "layers",
     "load",
     "load_overhead",

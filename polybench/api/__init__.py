@@ -23,6 +23,7 @@ from polybench.api.results import (
 from polybench.api.saved import diff, explain, history, load, load_overhead, load_sweep, merge, report
 from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
+from polybench.importer import import_model
 from polybench.machine.host import usable_threads
 from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
@@ -56,6 +57,7 @@ __all__ = [
     "diff",
     "explain",
     "history",
+    "import_model",
     "layers",
     "load",
     "load_overhead",

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from polybench.errors import BadInput, format_validation_error, lookup_or_suggest, split_names
+from polybench.importer import import_model
 from polybench.networks.model import Model
 from polybench.planning.study_file import with_network
 from polybench.runner.progress import CallbackProgress, NullProgress, Progress
@@ -25,7 +26,8 @@ class Options(TypedDict, total=False):
     engines: Sequence[str]
     devices: Sequence[str] | None
     env: dict[str, str]
-    model: str | Model
+    model: str | Model | Any
+    """A module of PyTorch or a model of Keras as well, see `import_model`."""
     data: str
     pass_: str
     batch_size: int | None
@@ -94,6 +96,8 @@ def build_study(options: Options) -> Study:
         RENAME.get(name, name): split_names(value) if name in _COMMA_SEPARATED and isinstance(value, str) else value
         for name, value in options.items()
     }
+    if not isinstance(model := fields.get("model", ""), str | Model):
+        fields["model"] = import_model(model)
     try:
         study = msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:

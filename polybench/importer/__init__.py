@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import inspect
 import os
 import signal
 import subprocess
@@ -16,7 +17,9 @@ import msgspec
 
 from polybench.errors import BadInput, ConfigurationFailed
 from polybench.networks.layers import Shape
-from polybench.networks.network_file import network_toml
+from polybench.networks.model import Model
+from polybench.networks.network_file import network_of, network_toml
+from polybench.networks.toml_text import TomlText
 from polybench.schema.imported import ImportDocument
 
 if TYPE_CHECKING:
@@ -68,6 +71,35 @@ def run_import(file: Path, name: str, input_shape: Shape | None, folder: Path, t
             lines = log.read().decode(errors="replace").strip().splitlines()[-_LOG_LINES:]
             raise ConfigurationFailed(f"{file.name}: the process ended with {process.returncode}: {' / '.join(lines)}")
     return msgspec.json.decode((folder / RESULT).read_bytes(), type=ImportDocument)
+
+
+def import_model(model: Any, input_shape: Shape | None = None) -> Model:
+    """Translate a PyTorch module or a Keras model into a network, for `model` of every function, and prove it.
+
+    The model is not changed. Its weights are not used: engines start from those of the seed.
+
+    Args:
+        model: a `torch.nn.Module`, or a functional or sequential `keras.Model`.
+        input_shape: (channels, height, width), (time, features) or (tokens,) of one input; by default that of the Keras
+            model, or (3, 32, 32).
+
+    Raises:
+        BadInput: an operation has no layer in polybench.
+        ConfigurationFailed: the network does not compute the same as the model.
+    """
+    kind = type(model)
+    try:
+        file = Path(inspect.getsourcefile(kind) or "")
+    except (OSError, TypeError):  # defined in a notebook, or interactively
+        file = None
+    if _framework(model) == "torch" and input_shape is None:
+        input_shape = (3, 32, 32)
+    with tempfile.TemporaryDirectory() as folder:
+        document, _ = translate_model(model, input_shape, Path(folder), file, kind.__name__)
+    if document.proof.failure:
+        raise ConfigurationFailed(f"{kind.__name__}: the network is not the same: {document.proof.failure}")
+    text = TomlText(document.model, document.network)
+    return network_of(text, text.load())
 
 
 def translate_model(

@@ -85,7 +85,13 @@ class KerasProgram:
         return Result(float(loss), dict(zip(trained, values, strict=True)))
 
     def close(self) -> None:
-        """Do nothing: the user's model is unchanged."""
+        """Restore Keras's settings; the user's model is unchanged."""
+        if keras.backend.backend() != "tensorflow":
+            set_float64_support(False)
+        if keras.backend.backend() == "jax":
+            import jax
+
+            jax.config.update("jax_enable_x64", False)
 
 
 def _in_float64(config: Any) -> Any:

@@ -64,10 +64,14 @@ def translate(module: Any, input_shape: spec.Shape, file: Path | None, operation
     example = torch.zeros(
         (BATCH, *input_shape), dtype=torch.int64 if len(input_shape) == 1 else torch.get_default_dtype()
     )
+    modes = {one: one.training for one in module.modules()}
     try:
         exported = torch.export.export(module.train(), (example,), strict=False)
     except Exception as error:
         raise BadInput(_explain_export(error, module, file)) from None
+    finally:
+        for one, mode in modes.items():
+            one.training = mode
     _check_autograd(module, example)
     reader = Reader(module, exported, input_shape, file, operations)
     return reader.read(type(module).__name__)
@@ -81,7 +85,7 @@ def _check_parameters(module: Any) -> None:
 
 def _check_autograd(module: Any, example: Any) -> None:
     """Raise BadInput for a gradient that the user's code computes; the exported program has only the forward pass."""
-    output = copy.deepcopy(module)(example)  # its running statistics change
+    output = copy.deepcopy(module).train()(example)  # its running statistics change
     output = output[0] if isinstance(output, tuple | list) else output
     pending, seen = [output.grad_fn], set()
     while pending:

@@ -91,11 +91,12 @@ def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(netw
     subprocess.run([sys.executable, "-c", _GRADIENTS, str(tmp_path)], check=True)
     weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
     loss, gradients, statistics = loss_and_gradients(model, weights, inputs, labels)
-    tolerance = 1e-6 if "gpt" in network or "vit" in network else 1e-9  # JAX's attention has a softmax in float32
+    tolerance = 1e-5 if "gpt" in network or "vit" in network else 1e-9  # JAX's attention has a softmax in float32
     with np.load(tmp_path / "result.npz") as result:
         assert float(result["loss"]) == pytest.approx(loss, rel=tolerance)
+        floor = 1e-3 * max(float(np.abs(one).max()) for one in gradients.values())
         for name, value in {**statistics, **{f"d {name}": one for name, one in gradients.items()}}.items():
-            scale = max(float(np.abs(value).max()), 1e-3)
+            scale = max(float(np.abs(value).max()), floor)
             assert float(np.abs(result[name] - value).max()) < 10 * tolerance * scale, name
 
 
