@@ -17,8 +17,8 @@ from polybench.errors import import_name_conflict, install_command
 from tests.frameworks import PYPROJECT, frameworks_of_engines, packages_of_frameworks
 
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
-SEVERAL = {"engines.keras", "engines.shared"}
-"""Packages that share frameworks: Keras runs on those of other engines."""
+SEVERAL = {"engines.keras", "engines.shared", "importer"}
+"""Packages that share frameworks: Keras runs on those of other engines, and a user's model has one of them."""
 OLDEST = Path(__file__).with_name("minimum_versions.txt").read_text()
 
 

@@ -23,10 +23,10 @@ def export(
 
     Example: polybench export net.toml --framework keras -o net.py
     """
-    from polybench.exporter import export as write_code
-    from polybench.exporter import read_weights
     from polybench.networks import find_model
     from polybench.planning.study_file import NETWORK_SUFFIX, read_network
+    from polybench.scripts.network_code import export as write_code
+    from polybench.scripts.network_code import read_weights
 
     if output.suffix != ".py":
         raise BadInput(f"--output {output}: expected a name that ends in .py")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import msgspec
 import numpy as np
 from keras import ops
 
@@ -24,12 +25,10 @@ class KerasProgram:
 
     def __init__(self, model: Any, translated: KerasTranslation) -> None:
         network = translated.translation.model
-        backend = keras.backend.backend()
-        if backend == "jax":
-            import jax
-
-            jax.config.update("jax_enable_x64", True)
-        set_float64_support(True)
+        workload = Workload(network.name, "random", network.parity_batch_size, network.optimizer, "fp32", 1)
+        self._job = Job(network, workload, "cpu", "float64")
+        self._backend = load_backend(keras.backend.backend())
+        self._set_float64(True)
         self._batch_size = network.parity_batch_size
         self._clones: dict[int, Any] = {}
         self._clone = keras.models.clone_model(model, clone_function=self._build_again, recursive=True)
@@ -43,12 +42,11 @@ class KerasProgram:
             if isinstance(self._clones.get(id(layer)), FixedMaskDropout)
         }
         self._flattened = flattened_shapes(network)
-        workload = Workload(network.name, "random", self._batch_size, network.optimizer, "fp32", 1)
-        self.conventions = conventions(Job(network, workload, "cpu", "float64"))
+        self.conventions = conventions(self._job)
         loss = keras.losses.SparseCategoricalCrossentropy(
             from_logits=not translated.translation.returns_probabilities, dtype="float64"
         )
-        self._gradients = load_backend(backend).gradients(self._clone, loss)
+        self._gradients = self._backend.gradients(self._clone, loss)
 
     def _build_again(self, layer: Any) -> Any:
         if isinstance(layer, keras.layers.Dropout):
@@ -86,12 +84,14 @@ class KerasProgram:
 
     def close(self) -> None:
         """Restore Keras's settings; the user's model is unchanged."""
-        if keras.backend.backend() != "tensorflow":
-            set_float64_support(False)
-        if keras.backend.backend() == "jax":
-            import jax
+        self._set_float64(False)
 
-            jax.config.update("jax_enable_x64", False)
+    def _set_float64(self, on: bool) -> None:
+        """Let Keras and its backend compute in float64; TensorFlow always does."""
+        if keras.backend.backend() == "jax":
+            self._backend.configure_process(msgspec.structs.replace(self._job, dtype="float64" if on else "float32"))
+        if keras.backend.backend() != "tensorflow" or on:
+            set_float64_support(on)
 
 
 def _in_float64(config: Any) -> Any:

@@ -43,7 +43,7 @@ class Program(Protocol):
     """The user's model in float64."""
 
     conventions: NumericalConventions
-    """What its framework computes differently from the reference by design."""
+    """The rules by which its framework differs from the reference by design."""
 
     def variables(self) -> dict[str, Array]:
         """Return copies of its weights and running statistics by name."""

@@ -39,7 +39,7 @@ def export(model: Model, weights: Mapping[str, Any], framework: str, output: Pat
     """
     if framework in _WITHOUT_CODE:
         raise BadInput(f"--framework {framework}: polybench writes no Julia code yet: expected {', '.join(FRAMEWORKS)}")
-    function = resolve_name(f"{__name__}.{lookup_or_suggest(framework, FRAMEWORKS, 'framework')}")
+    function = resolve_name(f"{__package__}.{lookup_or_suggest(framework, FRAMEWORKS, 'framework')}")
     code: Code = function(model, weights)
     arrays: dict[str, Any] = dict(code.arrays)
     path = output.resolve()

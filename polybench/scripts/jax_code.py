@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polybench.errors import BadInput
-from polybench.exporter import Code
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
+from polybench.scripts.network_code import Code
 
 _TEMPLATE = '''"""{name} in plain JAX, with the weights in the file beside this one."""
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from polybench.engines.shared.keras_layout import flattened_shapes, tables, to_keras
 from polybench.errors import BadInput
-from polybench.exporter import Code, identifier
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS
+from polybench.scripts.network_code import Code, identifier
 
 _TEMPLATE = '''"""{name} in plain Keras, with the weights in the file beside this one."""
 

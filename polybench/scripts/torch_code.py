@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polybench.errors import BadInput
-from polybench.exporter import Code, identifier
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
+from polybench.scripts.network_code import Code, identifier
 
 _TEMPLATE = '''"""{name} in plain PyTorch, with the weights in the file beside this one."""
 
@@ -45,7 +45,7 @@ _LSTM = {"weight": "weight_ih_l0", "recurrent": "weight_hh_l0", "bias": "bias_ih
 
 
 class Lines(NamedTuple):
-    """What a layer adds to the constructor and to the forward pass."""
+    """Lines that a layer adds to the constructor and to the forward pass."""
 
     setup: Sequence[str]
     forward: Sequence[str]
