@@ -147,6 +147,24 @@ def test_injected_bugs_of_transformers_in_tensorflow_fail_the_parity_check(
 
 
 @pytest.mark.parametrize(
+    ("bug", "model"),
+    [
+        *((bug, TEXT) for bug in ("NoMask", "ShiftedMask", "MissingScale", "SoftmaxOverQueries", "UnaddedGradients")),
+        *((bug, PATCHED) for bug in ("OtherNormEpsilon", "OtherGELU", "UnaddedGradients", "FrozenClassToken")),
+        *((bug, PATCHED) for bug in ("CoupledDecay", "DecayOnBiases")),
+    ],
+    ids=lambda value: value.name if isinstance(value, Model) else value,
+)
+def test_injected_bugs_of_transformers_in_pytorch_fail_the_parity_check(
+    bug: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
+) -> None:
+    session = workers("torch")
+    session.request(calls.load(f"tests.engines.torch.bug_injection:{bug}"), TIMEOUT)
+    parity = checker.check(session, task("torch", model, 4, 2, tmp_path))
+    assert "float64" in {tensor.part for tensor in parity.tensors if not tensor.passed}
+
+
+@pytest.mark.parametrize(
     ("name", "layer"),
     [
         ("torch", LSTM("lstm", 4, 6, biases=2)),
