@@ -155,4 +155,4 @@ def _framework(model: Any) -> str:
             found = getattr(found, part, None)
         if found is not None and isinstance(model, found):
             return framework
-    raise BadInput(f"a {type(model).__name__} is not a model: expected a torch.nn.Module or a keras.Model")
+    raise BadInput(f"{type(model).__name__} is not a model: expected a torch.nn.Module or a keras.Model")

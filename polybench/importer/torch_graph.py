@@ -33,6 +33,17 @@ _MOVES = {
 }  # fmt: skip
 """Operations that move values, and compute nothing."""
 
+_HINT = "docs/networks.md lists the layers that exist"
+_ATTENTION_HINT = "for attention, use F.scaled_dot_product_attention, or need_weights=False of nn.MultiheadAttention"
+_HINTS = {
+    "bmm": _ATTENTION_HINT,
+    "baddbmm": _ATTENTION_HINT,
+    "mul": f"scale the data instead; {_ATTENTION_HINT}",
+    "div": f"scale the data instead; {_ATTENTION_HINT}",
+    "sub": "shift the data instead",
+}
+"""The way out, by operation."""
+
 _READS_BUFFERS = {"batch_norm"}
 """Operations whose buffers are state that training changes; elsewhere, buffers are constants."""
 
@@ -67,12 +78,14 @@ def translate(module: Any, input_shape: spec.Shape, file: Path | None, operation
     modes = {one: one.training for one in module.modules()}
     try:
         exported = torch.export.export(module.train(), (example,), strict=False)
+        _check_autograd(module, example)
+    except BadInput:
+        raise
     except Exception as error:
         raise BadInput(_explain_export(error, module, file)) from None
     finally:
         for one, mode in modes.items():
             one.training = mode
-    _check_autograd(module, example)
     reader = Reader(module, exported, input_shape, file, operations)
     return reader.read(type(module).__name__)
 
@@ -86,8 +99,8 @@ def _check_parameters(module: Any) -> None:
 def _check_autograd(module: Any, example: Any) -> None:
     """Raise BadInput for a gradient that the user's code computes; the exported program has only the forward pass."""
     output = copy.deepcopy(module).train()(example)  # its running statistics change
-    output = output[0] if isinstance(output, tuple | list) else output
-    pending, seen = [output.grad_fn], set()
+    output = next(iter(torch.utils._pytree.tree_leaves(output)), None)
+    pending, seen = [getattr(output, "grad_fn", None)], set()
     while pending:
         function = pending.pop()
         if function is None or function in seen:
@@ -153,7 +166,10 @@ class Reader:
                 result = values.get(_first_output(node))
             else:
                 self.source = self._locate(node)
-                self._run(node, values)
+                try:
+                    self._run(node, values)
+                except (RuntimeError, TypeError, IndexError) as error:  # of an operation on values that it cannot have
+                    raise self.error(f"cannot be read: {str(error).partition(chr(10))[0]}") from error
         if not is_value(result):
             raise BadInput(f"{name}: the output does not depend on the input")
         output = self.settle(result)
@@ -218,13 +234,22 @@ class Reader:
         if not used:
             values[node] = None if _overwrites(node) else node.target(*args, **kwargs)
         elif name in _MOVES:
-            values[node] = _move(node.target, used[0], args, kwargs)
+            values[node] = self._with_patches(_move(node.target, used[0], args, kwargs))
         elif (operation := self._operations.get(name)) is not None:
             values[node] = operation(self, *args, **_known(operation, kwargs))
         else:
-            raise self.error("no layer computes this operation: docs/networks.md lists the layers that exist")
+            raise self.error(f"no layer computes this operation: {_HINTS.get(name, _HINT)}")
         if _overwrites(node) and name in self._operations and used:
             values[node.args[0]] = values[node]  # the operation overwrites its input
+
+    def _with_patches(self, value: Any) -> Any:
+        """Return a sequence of patches as the output of a layer, since later layers may move it again."""
+        if isinstance(value, Value) and isinstance(value.base, Node) and isinstance(value.base.layer, spec.Conv):
+            everything = positions((BATCH, *value.base.shape))
+            for kind, expected, make in self._movers(value.base, everything):
+                if kind == "patches" and torch.equal(value.index, expected):
+                    return whole(self.once(value.base, kind, make))
+        return value
 
     def _constant(self, value: Value) -> Any:
         """Return the numbers of a buffer, which is a constant; other values unchanged."""

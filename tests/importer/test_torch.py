@@ -39,7 +39,10 @@ def plain_program(folder: Path, network: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("network", [*scripts.NETWORKS, *scripts.TOKEN_MODELS])
+@pytest.mark.parametrize(
+    "network",
+    ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in (*scripts.NETWORKS[1:], "imdb-bilstm"))],
+)
 def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path: Path) -> None:
     model, net = find_model(network), tmp_path / "net.toml"
     shape = "x".join(map(str, model.input_shape))
@@ -161,6 +164,13 @@ class Net(nn.Module):
         ("pass", "self.unused = nn.Linear(2, 2)", "unused.weight: the output does not depend on this weight"),
         ("pass", "self.conv.weight.requires_grad_(False)", "conv.weight: requires_grad is False"),
         ("pass", "self.conv.to(torch.complex64)", "conv.weight is complex64: expected weights of real numbers"),
+        ("x = x[x > 0].reshape(2, 4, 1, 1)", "pass", "model.py:15: torch.export: "),
+        ("return None", "pass", "Net: the output does not depend on the input"),
+        (
+            "return self.dense(self.attention(*[x.flatten(2).transpose(1, 2)] * 3)[0].mean(1))",
+            "self.conv, self.attention = nn.Conv2d(3, 4, 4, 4), nn.MultiheadAttention(4, 2, batch_first=True)",
+            "model.py:15: mul: no layer computes this operation",
+        ),
         ("pass", "raise ValueError('no')", "model.py:11: ValueError: no"),
         ("x = Twice.apply(x)", "pass", "Twice: a torch.autograd.Function has a gradient of its own"),
     ],

@@ -33,7 +33,9 @@ def weights_of(net: Path) -> list[bytes]:
         return [arrays[name].tobytes() for name in arrays]
 
 
-@pytest.mark.parametrize("network", ["lenet", "imdb-bilstm", "mobile-cifar"])
+@pytest.mark.parametrize(
+    "network", ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("imdb-bilstm", "mobile-cifar"))]
+)
 def test_a_round_trip_from_torch_to_keras_and_back_changes_no_bit(network: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorflow")
@@ -79,7 +81,9 @@ np.savez(sys.argv[1] + "/result.npz", loss=loss, **statistics, **{f"d {name}": o
 """
 
 
-@pytest.mark.parametrize("network", ["lenet", "resnet32", "mobile-cifar", "vit-cifar", "char-gpt"])
+@pytest.mark.parametrize(
+    "network", ["lenet", pytest.param("resnet32", marks=pytest.mark.slow), "mobile-cifar", "vit-cifar", "char-gpt"]
+)
 def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(network: str, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     model, random = msgspec.structs.replace(find_model(network), label_smoothing=0.0), np.random.default_rng(0)
