@@ -8,6 +8,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+import polybench
 from polybench import scripts
 from polybench.networks import find_model
 from polybench.planning.study_file import read_network
@@ -113,3 +114,17 @@ def test_what_has_no_layer_is_refused_by_its_name(body: str, message: str, tmp_p
     net = tmp_path / "net.toml"
     assert message in refused("import", f"{program(tmp_path, body)}:model", "-o", net)
     assert not list(tmp_path.glob("*net*"))
+
+
+def test_a_live_model_is_a_network_and_is_not_changed() -> None:
+    import keras
+    from keras import layers
+
+    inputs = keras.Input((9, 9, 3))
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, activation="relu")(inputs))
+    model = keras.Model(inputs, layers.Dense(5, activation="softmax")(x))
+    before = model.get_weights()
+    network = polybench.import_model(model)
+    assert (network.input_shape, network.classes) == ((3, 9, 9), 5)
+    assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))
+    assert keras.config.floatx() == "float32"
