@@ -118,7 +118,7 @@ SEQUENCES_CELLS = (*_with_all_layers(SEQUENCES), "tf+no_fusion", "tf+unrolled", 
 """Cases with the network of every layer for sequences."""
 
 
-TEXT_CELLS = (*_with_all_layers(TEXT), "keras+jax", "keras+torch")
+TEXT_CELLS = (*_with_all_layers(TEXT), "torch+math_attention", "keras+jax", "keras+torch")
 PATCHED_CELLS = (*_with_all_layers(PATCHED), "torch+channels_last", "keras+jax", "keras+torch")
 """Cases with the networks of the layers of transformers and mobile networks."""
 

@@ -224,6 +224,9 @@ ENGINES |= {
                 experimental=True,
             ),
             "foreach": Variant("multi-tensor optimizer, PyTorch's default on CUDA", training_only=True),
+            "math_attention": Variant(
+                "attention as separate products and a softmax (`SDPBackend.MATH`) instead of a fused kernel"
+            ),
         },
         runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),

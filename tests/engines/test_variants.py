@@ -94,6 +94,16 @@ def foreach(engine: Any) -> object:
     return calls
 
 
+def attention_kernels(_: Any) -> object:
+    """Operations of PyTorch that multi-head attention calls below its own function."""
+    torch = importlib.import_module("torch")
+    heads = torch.rand(1, 2, 8, 4)
+    with torch.profiler.profile() as profile:
+        torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+    prefix = "aten::_scaled_dot_product_"
+    return {event.name.removeprefix(prefix) for event in profile.events() if event.name.startswith(prefix)}
+
+
 def julia_threads(_: Any) -> object:
     """Number of Julia threads in this process."""
     return int(importlib.import_module("juliacall").Main.seval("Threads.nthreads()"))
@@ -136,6 +146,7 @@ EFFECTS: dict[str, Effect] = {
     "torch+channels_last": Effect(channels_last, [(True, False)], [(False, True)]),
     "torch+compile": Effect(compiled, 0, 1),
     "torch+foreach": Effect(foreach, ["_single_tensor_sgd"], ["_multi_tensor_sgd"]),
+    "torch+math_attention": Effect(attention_kernels, {"flash_attention_for_cpu"}, {"attention_math"}),
     "tf+eager": Effect(eager, [], [True, True]),
     "tf+keras_fit": Effect(keras_fit, False, True),
     "tf+xla": Effect(xla, False, True),

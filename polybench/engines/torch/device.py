@@ -1,4 +1,4 @@
-"""Device lookup and TensorFloat-32 in PyTorch."""
+"""Device lookup, TensorFloat-32 and kernels of attention in PyTorch."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ def set_tf32(allowed: bool) -> None:
     """Allow or forbid TensorFloat-32 in products and convolutions; PyTorch's default is convolutions only."""
     torch.set_float32_matmul_precision("high" if allowed else "highest")
     torch.backends.cudnn.allow_tf32 = allowed
+
+
+def set_fused_attention(allowed: bool) -> None:
+    """Allow or forbid the fused kernels of `scaled_dot_product_attention`.
+
+    `sdpa_kernel` sets the same switches, but around each call. Without fused kernels, PyTorch
+    computes scores, softmax and values one after the other (`SDPBackend.MATH`).
+    """
+    torch.backends.cuda.enable_flash_sdp(allowed)  # on the CPU as well
+    torch.backends.cuda.enable_mem_efficient_sdp(allowed)
+    torch.backends.cuda.enable_cudnn_sdp(allowed)

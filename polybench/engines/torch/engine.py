@@ -18,7 +18,7 @@ from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, d
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
-from polybench.engines.torch.device import find_device, set_tf32
+from polybench.engines.torch.device import find_device, set_fused_attention, set_tf32
 from polybench.engines.torch.layers import build_network
 from polybench.engines.torch.operations import layer_operations, step_operations
 from polybench.engines.torch.pipeline import open_batches
@@ -43,7 +43,7 @@ from polybench.schema.resources import Allocations
 
 
 class TorchEngine(Engine):
-    """Eager training; the variants `channels_last`, `compile`, `cudagraph` and `foreach` can be combined."""
+    """Eager training; the variants can be combined."""
 
     timing_resolution: Literal["step", "block"] = "step"
 
@@ -74,6 +74,7 @@ class TorchEngine(Engine):
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
         set_threads(self._replicas.threads(job))
         set_tf32(job.workload.precision == "tf32")
+        set_fused_attention("math_attention" not in job.variants)
 
         self._network = build_network(job.model.layers, job.model.input_shape, fixed_masks=job.dropout == "given")
         model = self._network.module

@@ -19,7 +19,7 @@ from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.engines.shared.frameworks import reject_batch_norm, reject_variants
 
 _BATCH_NORM = "torch.nn.parallel.DistributedDataParallel broadcasts rank 0's; SyncBatchNorm is for GPUs"
-_VARIANTS = ("channels_last", "foreach")
+_VARIANTS = ("channels_last", "foreach", "math_attention")
 
 
 class Replicas:
