@@ -3,7 +3,8 @@
 `plain` is the program of `polybench scripts`, with a loop at its end that repeats its steps for every line on
 standard input. It restarts from the same weights each time, like a worker's timing blocks, because the time of a
 step can depend on its numbers. `independent` is a program of `programs/`, which shares no code with polybench and
-has its own random images and weights. `bench` is the function of the Julia package, for flux.
+has its own random images and weights. `nanogpt` is the network of nanoGPT's author, from the folder that the variable
+NANOGPT names, for `char-gpt` and torch. `bench` is the function of the Julia package, for flux.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from polybench.scripts import make_command, make_script
 
 BASELINES = ("plain", "independent")
 BENCH = "bench"
+NANOGPT = "nanogpt"
 _PROGRAMS = Path(__file__).parent / "programs"
 _INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
 
@@ -119,7 +121,8 @@ def start_baseline(which: str, given: Inputs, configuration: Configuration, step
     Raises:
         EngineUnavailable: its interpreter is not on this machine.
     """
-    command = {"plain": _plain, "independent": _independent, BENCH: _bench}[which](given, configuration, steps)
+    make = {"plain": _plain, "independent": _independent, NANOGPT: _nanogpt, BENCH: _bench}[which]
+    command = make(given, configuration, steps)
     environment = inherited_env_vars(os.environ) | malloc_env_vars(given.plan.study.malloc)
     log = given.scratch / f"{which}.log"
     with (
@@ -164,6 +167,14 @@ def _independent(given: Inputs, configuration: Configuration, steps: int) -> lis
     if not program.endswith(".jl"):
         return [sys.executable, program, *arguments]
     return _julia(workload.threads, program, *arguments)
+
+
+def _nanogpt(given: Inputs, _configuration: Configuration, steps: int) -> list[str]:
+    workload, program = given.plan.workload, _PROGRAMS / "nanogpt_torch.py"
+    folder = os.environ.get("NANOGPT", "")
+    if not Path(folder, "model.py").exists():
+        sys.exit(f"no model.py in NANOGPT={folder!r}: expected the folder of a copy of nanoGPT: set NANOGPT")
+    return [sys.executable, str(program), folder, *map(str, (workload.batch_size, workload.threads, steps))]
 
 
 def _bench(given: Inputs, _cell: Configuration, steps: int) -> list[str]:

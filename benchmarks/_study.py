@@ -66,7 +66,7 @@ def inputs(
         data.mkdir()
         scratch.mkdir()
         taken = max(WARMUP_STEPS_PER_BLOCK + steps, WARM_UP_STEPS)
-        tokens = model in TOKEN_MODELS
+        tokens = model in (*TOKEN_MODELS, "char-gpt")
         if not tokens:
             _write_binary_batches(data, -(-taken * batch_size // 5))
         source = "synthetic" if tokens else str(data)

@@ -8,6 +8,9 @@ of a baseline; `--pairs 40 --blocks 5` are 8 processes of each with 5 blocks. Th
 geometric mean over processes, its interval Student's t over them. Page faults show whether freed memory was
 retained; the settings of every process are checked.
 
+With `NANOGPT=FOLDER`, `--engines torch --models char-gpt --against nanogpt` compares with nanoGPT's own `model.py` in
+that folder (https://github.com/karpathy/nanoGPT).
+
 With `--engines flux --against bench`, the baseline is `bench` of the Julia package, which must agree with
 the worker within 3 %.
 
@@ -34,8 +37,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-import msgspec
-from _baselines import BASELINES, BENCH, start_baseline
+from _baselines import BASELINES, BENCH, NANOGPT, start_baseline
 from _result_file import ResultFile, Row
 from _study import Inputs, inputs, measure, warm_worker, watched
 from tabulate import tabulate
@@ -44,13 +46,20 @@ from polybench.errors import EngineUnavailable
 from polybench.machine import host
 from polybench.protocol.environment import TUNABLES
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc
-from polybench.scripts import NETWORKS, TOKEN_MODELS
+from polybench.scripts import NETWORKS
 from polybench.stats.statistics import ratio
 
 TARGET = 1.02
 AGREES = 1.03
 """Maximum difference between `bench` and the worker in either direction."""
-SIZES = {"lenet": (128, 60), "dlframeworks-cnn": (32, 15), "resnet32": (32, 15), "imdb-bilstm": (32, 15)}
+CHAR_GPT = "char-gpt"
+SIZES = {
+    "lenet": (128, 60),
+    "dlframeworks-cnn": (32, 15),
+    "resnet32": (32, 15),
+    "imdb-bilstm": (32, 15),
+    CHAR_GPT: (12, 30),
+}
 """Batch size, and steps of a block that takes a second or two on 2 cores."""
 _WORKER = "polybench"
 
@@ -130,7 +139,7 @@ def table_row(engine: str, model: str, who: str, rows: list[Row]) -> tuple[list[
         *_verdict(who, found.speedup),
     ]
     what = {"engine": engine, "model": model, "against": who}
-    return texts, what | msgspec.structs.asdict(found)
+    return texts, what | found._asdict()
 
 
 def _verdict(who: str, value: float) -> tuple[str, str]:
@@ -168,11 +177,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--malloc", choices=get_args(Malloc), default="retain")
     parser.add_argument("--output", type=Path, help="file of results; continues an existing one")
     options = parser.parse_args()
-    for given, known in ((options.models, (*NETWORKS, *TOKEN_MODELS)), (options.against, (*BASELINES, BENCH))):
+    for given, known in ((options.models, SIZES), (options.against, (*BASELINES, BENCH, NANOGPT))):
         if unknown := set(given.split(",")) - set(known):
             parser.error(f"{', '.join(sorted(unknown))}: expected one of {', '.join(known)}")
     if BENCH in options.against.split(",") and options.engines != "flux":
         parser.error(f"--against {BENCH} is for --engines flux")
+    if (NANOGPT in options.against.split(",")) != (CHAR_GPT in options.models.split(",")):
+        parser.error(f"--against {NANOGPT} is for --models {CHAR_GPT}, which has no other baseline")
     return options
 
 
