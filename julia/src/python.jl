@@ -115,16 +115,12 @@ function restore!(trainer::Trainer, numbers::Int, count::Int, rate::Real, genera
 end
 
 """
-    count_correct(trainer, images, shape, labels, tokens = false, label_shape = ())
+    write_logits!(address, trainer, images, shape, tokens = false)
 
-Count the predictions for one batch (as in `load`) that equal its int64 labels.
+Write the logits of images, or sequences (as in `load`), in inference mode, (batch, classes) in C order, to this address.
 """
-count_correct(
-    trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, tokens::Bool = false,
-    label_shape::Tuple{Vararg{Int}} = (),
-) = count_correct(
-    trainer, wrap_input(tokens, images, shape), wrap_array(Int64, labels, (reverse(label_shape)..., first(shape))),
-)
+write_logits!(address::Int, trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, tokens::Bool = false) =
+    write_to(address, inference_logits(trainer, wrap_input(tokens, images, shape)))
 
 """
     snapshot!(gradients, weights, trainer, batches, step)

@@ -131,15 +131,14 @@ function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, 
 end
 
 """
-    count_correct(trainer, images, labels)
+    inference_logits(trainer, images)
 
-Count the predictions, one for each label (from 0), that are right, in inference mode.
+Compute the logits (classes, batch) of images, or (classes, time, batch) of sequences, in inference mode.
 """
-function count_correct(trainer::Trainer, images::Array, labels::AbstractArray{<:Integer})
+function inference_logits(trainer::Trainer, images::Array)
     chain = Flux.testmode!(trainer.network.chain)
     before_steps!(trainer.model)
     logits = infer(trainer.device, trainer.model, to_device(trainer.device, input(typeof(trainer.loss), images)))
     Flux.testmode!(chain, test_mode(trainer.mode))
-    columns = eachcol(reshape(logits, size(logits, 1), :))
-    return count(argmax(column) - 1 == label for (column, label) in zip(columns, labels))
+    return logits
 end

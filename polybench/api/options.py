@@ -54,6 +54,7 @@ class Options(TypedDict, total=False):
     epochs: int | None
     accuracy: bool
     target_accuracy: float | None
+    target_loss: float | None
     budget: float
     wait_idle: float
     timeout: float

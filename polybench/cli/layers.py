@@ -27,7 +27,7 @@ from polybench.render import render
 from polybench.schema.options import Study
 
 _EXCLUDED = {
-    "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "metrics",
+    "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "target_loss", "metrics",
     "injected_delays", "recheck", "replicas", "dry_run",
 }  # fmt: skip
 """Options that do not apply: layers are timed with preloaded batches, and nothing else is measured."""

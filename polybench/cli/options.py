@@ -342,6 +342,7 @@ MEASUREMENT = _panel(
     _option(
         "target_accuracy", "Test accuracy to train to, such as 0.60; reports the time to reach it.", kind=float | None
     ),
+    _option("target_loss", "Test loss to train to, such as 1.9; reports the time to reach it.", kind=float | None),
     _option(
         "margin",
         "Margin of error of each speed-up (half width of its 95 % confidence interval) at which timing stops.",

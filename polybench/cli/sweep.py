@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 AXES = ("batch_size", "threads", "loader_workers")
 """Options of `compare` that accept a list here."""
 SINGLE_STUDY_OPTIONS = (
-    "epochs", "accuracy", "target_accuracy", "injected_delays", "recheck", "strict", "dry_run",
+    "epochs", "accuracy", "target_accuracy", "target_loss", "injected_delays", "recheck", "strict", "dry_run",
 )  # fmt: skip
 OUTPUT_FIELDS = ("output", "results", "save", "title", "tags", "anonymous", "quiet", "verbose")
 SHARED_FIELDS = [name for name in WORKLOAD | MEASUREMENT if name not in (*AXES, *SINGLE_STUDY_OPTIONS)]

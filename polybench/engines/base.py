@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from polybench.engines.job import NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions, Rank
@@ -43,6 +44,16 @@ class Snapshot(NamedTuple):
     loss: float
     gradients: Weights
     weights: Weights
+
+
+class Evaluation(NamedTuple):
+    """Sums over all predictions: those whose largest logit is that of the label, and the cross-entropies.
+
+    The cross-entropy is computed from the logits in float64, with one formula for all engines, without label smoothing.
+    """
+
+    correct: int
+    loss: float
 
 
 class LayerTensors(NamedTuple):
@@ -145,7 +156,7 @@ class Engine(ABC):
     def run_steps(self, first: int, n: int) -> float:
         """Train on batches first, first + 1, ... (modulo the loaded steps) with the scheduled learning rates.
 
-        For a forward pass, only compute the logits, in inference mode as in `count_correct`; no state changes.
+        For a forward pass, only compute the logits, in inference mode as in `logits`; no state changes.
 
         Return the wall-clock seconds of the n steps; the device is synchronized before the clock stops.
         """
@@ -170,11 +181,19 @@ class Engine(ABC):
         """Return the loss that the last step of `run_steps` computed before its update."""
 
     @abstractmethod
-    def count_correct(self, images: Array, labels: Array) -> int:
-        """Count the images, as in `load` but any number, or their positions, whose largest logit is that of the label.
+    def logits(self, images: Array) -> Array:
+        """Return the logits (images, *label_shape, classes), in a float dtype, of any number of images as in `load`.
 
         Inference mode: no dropout, batch norm with its running statistics. No state changes.
         """
+
+    def evaluate(self, images: Array, labels: Array) -> Evaluation:
+        """Evaluate the current weights on images as in `logits` and their labels (images, *label_shape)."""
+        logits = self.logits(images).astype(np.float64)
+        of_labels = np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+        with np.errstate(invalid="ignore"):  # logits may be infinite
+            losses = np.logaddexp.reduce(logits, axis=-1) - of_labels
+        return Evaluation(int((logits.argmax(axis=-1) == labels).sum()), float(losses.sum()))
 
     @abstractmethod
     def snapshot(self, step: int) -> Snapshot:
@@ -231,10 +250,6 @@ class Engine(ABC):
 
     def statistics_after(self, step: int) -> Weights:
         """Compute the running statistics that step `step` would leave; reference engine only."""
-        raise NotImplementedError
-
-    def logits(self, images: Array) -> Array:
-        """Compute logits (batch, *label_shape, classes) in inference mode, float64; reference engine only."""
         raise NotImplementedError
 
     def layer_tensors(self, step: int) -> list[LayerTensors]:

@@ -37,7 +37,7 @@ from polybench.parity_check.comparison import (
     ExpectedUpdate,
     State,
     batch_errors,
-    correct_errors,
+    evaluation_errors,
     find_zero_gradients,
     float64_errors,
     float64_tolerance,
@@ -264,20 +264,21 @@ class ParityChecker:
             tensors += statistics_errors(
                 workload.precision, step + 1, actual.weights, expected.weights, tolerance["statistic"]
             )
-        tensors += self._correct_errors(engine, request._replace(epoch=evaluated), actual.weights, folder)
+        evaluation = request._replace(epoch=evaluated)
+        tensors += self._evaluation_errors(engine, evaluation, actual.weights, folder, tolerance["loss"])
         return tensors, conventions
 
-    def _correct_errors(
-        self, engine: WorkerSession, request: CheckRequest, weights: Path, folder: Path
+    def _evaluation_errors(
+        self, engine: WorkerSession, request: CheckRequest, weights: Path, folder: Path, tolerance: float
     ) -> Iterable[TensorComparison]:
-        """Compare the share of correct predictions at the engine's current weights, for chosen labels."""
+        """Compare the evaluation of the engine's current weights, for chosen labels."""
         logits = folder / "logits.npz"
         batches = min(request.epoch.steps, max(1, _COUNTED_IMAGES // request.epoch.batch_size))
         request = request._replace(epoch=msgspec.structs.replace(request.epoch, steps=batches))
         _prepare(self._reference, request, _reference_job(request, NO_DEVIATIONS), weights)
         self._reference.request(calls.write_logits(request.epoch, str(logits)), request.timeout)
         labelled = write_chosen_labels(request.epoch, logits, folder / "chosen_labels.i64")
-        return correct_errors(logits, labelled, engine.request(calls.evaluate(labelled), request.timeout))
+        return evaluation_errors(logits, labelled, engine.request(calls.evaluate(labelled), request.timeout), tolerance)
 
     def _reference_state(
         self, request: CheckRequest, conventions: NumericalConventions, weights: Path, step: int, folder: Path

@@ -19,6 +19,7 @@ from polybench.networks.layers import BatchNorm, GroupNorm, Layer, LayerNorm, wa
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer, apply_update
 from polybench.networks.optimizers import State as OptimizerState
+from polybench.protocol.calls import Evaluated
 from polybench.schema.options import Workload
 from polybench.schema.parity import ComparisonKind, KnownDeviation, PrecisionResult, TensorComparison
 
@@ -305,12 +306,18 @@ def write_chosen_labels(epoch: EpochFile, logits: Path, path: Path) -> EpochFile
     return labelled
 
 
-def correct_errors(logits: Path, labelled: EpochFile, actual: float) -> Iterator[TensorComparison]:
-    """Compare the share of correct predictions with that of the logits; less than one image may differ."""
+def evaluation_errors(
+    logits: Path, labelled: EpochFile, actual: Evaluated, tolerance: float
+) -> Iterator[TensorComparison]:
+    """Compare the accuracy, of which less than one prediction may differ, and the loss with those of the logits."""
     values, labels = _arrays(logits)["logits"], np.fromfile(labelled.labels_path, np.int64)
-    error = abs(actual - float((values.argmax(axis=-1).ravel() == labels).mean()))
+    error = abs(actual.accuracy - float((values.argmax(axis=-1).ravel() == labels).mean()))
     doubtful = float((~_is_clear(values)).sum()) if values.shape[-1] == 2 else 0.0
     yield TensorComparison("timed", "predictions", 0, "correct", _finite_or_none(error), (doubtful + 0.5) / len(labels))
+    rows = values.reshape(len(labels), -1)
+    with np.errstate(invalid="ignore"):  # logits may be infinite
+        losses = np.logaddexp.reduce(rows, axis=1) - rows[np.arange(len(labels)), labels]
+    yield loss_error("loss in evaluation", 0, actual.loss, float(losses.mean()), tolerance)
 
 
 def _is_clear(logits: NDArray[Any]) -> NDArray[Any]:

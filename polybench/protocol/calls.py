@@ -65,6 +65,14 @@ class Trained(msgspec.Struct, frozen=True):
     loss: float
 
 
+class Evaluated(msgspec.Struct, frozen=True):
+    """Fraction of the predictions that are correct, and the mean of their losses; see `engines.base.Evaluation`."""
+
+    accuracy: float
+    loss: float | None
+    """None if it is not finite."""
+
+
 class AllocationsCounted(msgspec.Struct, frozen=True):
     """Memory and allocations of the steps."""
 
@@ -191,9 +199,9 @@ def save_training(path: str) -> str: ...
 # Load a training that another process with the same versions has saved.
 @Call
 def restore_training(path: str) -> None: ...
-# Return the accuracy for the test images, which the file holds as one batch.
+# Evaluate the test images, which the file holds as one batch.
 @Call
-def evaluate(test: EpochFile) -> float: ...
+def evaluate(test: EpochFile) -> Evaluated: ...
 # Write the running statistics after step `step` at the current weights. Only the reference engine does this.
 @Call
 def write_statistics(step: int, path: str) -> None: ...

@@ -11,7 +11,14 @@ from polybench.schema.metrics import is_side_by_side
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import SINGLE_PROCESS, AccuracyDifference, Comparison, Result, library_versions
+from polybench.schema.result import (
+    SINGLE_PROCESS,
+    AccuracyDifference,
+    Comparison,
+    Result,
+    TimeToAccuracy,
+    library_versions,
+)
 from polybench.schema.study import StudyDocument
 
 _MIN_PAUSE = 0.01
@@ -47,7 +54,7 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
         *_gc_notes(study),
         *_source_notes(study, shown),
         *(peak_notes(one.peak for one in study.results if one.peak) if "pct_of_peak" in shown else ()),
-        *(_training_notes(study) if {"accuracy", "time_to_accuracy"} & shown else ()),
+        *(_training_notes(study) if {"accuracy", "time_to_accuracy", "test_loss", "time_to_loss"} & shown else ()),
         *(
             f"{result.configuration}: interrupted: {one_line(result.reason or 'times cover the finished rounds')}"
             for result in study.results
@@ -211,18 +218,17 @@ def _training_notes(study: StudyDocument) -> Iterator[str]:
     spread = "mean ± standard deviation over" if seeds > 1 else "from"
     order = "" if study.settings.input == "pipeline" else "; every epoch has the same batches in the same order"
     yield (
-        f"accuracy: {spread} {units.plural(seeds, 'seed')} of the initial weights, after at most"
+        f"accuracy and test loss: {spread} {units.plural(seeds, 'seed')} of the initial weights, after at most"
         f" {units.plural(epochs, 'epoch')}{order}"
     )
     for result in trained:
         if unfinished := sum(not training.complete for training in result.trainings):
-            yield f"{result.configuration}: accuracy excludes {units.plural(unfinished, 'unfinished training')}"
+            excluded = units.plural(unfinished, "unfinished training")
+            yield f"{result.configuration}: accuracy and test loss exclude {excluded}"
     for result in trained:
-        if (goal := result.time_to_accuracy) and goal.seeds_reached < goal.seeds:
-            yield (
-                f"{result.configuration}: {goal.seeds_reached} of {units.plural(goal.seeds, 'seed')} reached"
-                f" accuracy {goal.accuracy:g}"
-            )
+        if (goal := result.time_to_accuracy or result.time_to_loss) and goal.seeds_reached < goal.seeds:
+            target = f"accuracy {goal.accuracy:g}" if isinstance(goal, TimeToAccuracy) else f"test loss {goal.loss:g}"
+            yield f"{result.configuration}: {goal.seeds_reached} of {units.plural(goal.seeds, 'seed')} reached {target}"
 
 
 def data_parallel_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:

@@ -142,14 +142,14 @@ def compare_throughput(baseline: Result, other: Result, shifts: LogRatioChange |
 def _accuracy_difference(baseline: Result, other: Result) -> AccuracyDifference | None:
     """Compare accuracies seed by seed, since all configurations start from the same weights.
 
-    Returns None unless both completed the same trainings. With a target accuracy, trainings stop when they
-    reach it, so `time_to_accuracy` is compared instead.
+    Returns None unless both completed the same trainings. With a target, trainings stop when they reach it, so the
+    times to it are compared instead.
     """
     baseline_trainings, other_trainings = ([t for t in result.trainings if t.complete] for result in (baseline, other))
     trainings = [(training.seed, len(training.epochs)) for training in baseline_trainings]
     same = trainings == [(training.seed, len(training.epochs)) for training in other_trainings]
     epochs = {number for _, number in trainings}
-    if other is baseline or not same or len(epochs) != 1 or baseline.time_to_accuracy is not None:
+    if other is baseline or not same or len(epochs) != 1 or baseline.has_target:
         return None
     pairs = [
         (one.accuracy, two.accuracy)

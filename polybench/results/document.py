@@ -37,6 +37,7 @@ from polybench.schema.result import (
     StepTime,
     StepTimes,
     TimeToAccuracy,
+    TimeToLoss,
     Training,
 )
 from polybench.schema.study import StudyDocument
@@ -185,7 +186,9 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         *page_fault_warnings(interference, step_time, configuration.variants, study.malloc),
         *throttling_warnings(interference),
     ]
-    accuracies = [one.accuracy for one in trainings if one.complete and one.accuracy is not None]
+    complete = [training for training in trainings if training.complete]
+    accuracies = [one.accuracy for one in complete if one.accuracy is not None]
+    test_losses = [one.test_loss for one in complete if one.test_loss is not None]
     items_per_second = workload.batch_size / step_time.median if step_time else None
     reads_tokens = plan.model.vocabulary_size is not None
     result = Result(
@@ -222,7 +225,10 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         losses=[loss for loss in run.losses if math.isfinite(loss)],
         accuracy=stdlib_statistics.fmean(accuracies) if accuracies else None,
         accuracy_std=stdlib_statistics.stdev(accuracies) if len(accuracies) > 1 else None,
-        time_to_accuracy=_time_to_accuracy(trainings, study.target_accuracy),
+        time_to_accuracy=_time_to_accuracy(complete, study.target_accuracy),
+        test_loss=stdlib_statistics.fmean(test_losses) if test_losses else None,
+        test_loss_std=stdlib_statistics.stdev(test_losses) if len(test_losses) > 1 else None,
+        time_to_loss=_time_to_loss(complete, study.target_loss),
         trainings=trainings,
         communication=allreduce_share(run.allreduce_times),
         step_times=step_times,
@@ -259,24 +265,33 @@ def _summarize_times(run: ConfigurationRun, values: list[list[list[float]]]) -> 
 
 
 def is_complete(training: Training, study: Study) -> bool:
-    """Return True if the training reached its target accuracy or its last epoch."""
-    target = study.target_accuracy
-    reached = target is not None and training.time_to_accuracy(target) is not None
-    return reached or len(training.epochs) == max_epochs(study)
+    """Return True if the training reached its target or its last epoch."""
+    accuracy, loss = study.target_accuracy, study.target_loss
+    has_accuracy = accuracy is not None and training.time_to_accuracy(accuracy) is not None
+    has_loss = loss is not None and training.time_to_loss(loss) is not None
+    return has_accuracy or has_loss or len(training.epochs) == max_epochs(study)
 
 
 def _median(values: Sequence[float]) -> float | None:
     return stdlib_statistics.median(values) if values else None
 
 
-def _time_to_accuracy(trainings: Sequence[Training], target: float | None) -> TimeToAccuracy | None:
-    complete = [training for training in trainings if training.complete]
+def _time_to_accuracy(complete: Sequence[Training], target: float | None) -> TimeToAccuracy | None:
     if target is None or not complete:
         return None
-    times = [training.time_to_accuracy(target) for training in complete]
+    return TimeToAccuracy(target, *_time_and_seeds([training.time_to_accuracy(target) for training in complete]))
+
+
+def _time_to_loss(complete: Sequence[Training], target: float | None) -> TimeToLoss | None:
+    if target is None or not complete:
+        return None
+    return TimeToLoss(target, *_time_and_seeds([training.time_to_loss(target) for training in complete]))
+
+
+def _time_and_seeds(times: Sequence[float | None]) -> tuple[float | None, int, int]:
+    """Return the median, None if not all seeds reached the target, and how many reached it of how many."""
     reached = [seconds for seconds in times if seconds is not None]
-    median = stdlib_statistics.median(reached) if len(reached) == len(times) else None
-    return TimeToAccuracy(target, median, len(reached), len(times))
+    return stdlib_statistics.median(reached) if len(reached) == len(times) else None, len(reached), len(times)
 
 
 def _garbage_collection(run: ConfigurationRun, step_time: StepTime | None) -> GarbageCollection:

@@ -60,7 +60,9 @@ def run_layers(
         store.ensure_writable()
     if scripts_folder is not None:
         _ensure_scripts_writable(scripts_folder)
-    study = msgspec.structs.replace(study, metrics=False, epochs=None, accuracy=False, target_accuracy=None)
+    study = msgspec.structs.replace(
+        study, metrics=False, epochs=None, accuracy=False, target_accuracy=None, target_loss=None
+    )
     header = header or new_header()
     plan = resolve(study)
     with scratch_folder() as folder:

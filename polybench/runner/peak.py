@@ -81,7 +81,7 @@ def run_peak(
             peak_study = msgspec.structs.replace(
                 study, devices=(device,), precision=precision, baseline=None, prices={}, data="synthetic",
                 input="preload", parity=False, metrics=False, processes=1,
-                epochs=None, accuracy=False, target_accuracy=None,
+                epochs=None, accuracy=False, target_accuracy=None, target_loss=None,
                 rounds_per_process=_ROUNDS, steps_per_round=1,
             )  # fmt: skip
             try:

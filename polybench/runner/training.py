@@ -1,4 +1,4 @@
-"""Whole trainings from initial weights, one worker at a time, with test accuracy after each epoch.
+"""Whole trainings from initial weights, one worker at a time, evaluated after each epoch.
 
 Timing blocks always repeat the same steps of a training. A whole training continues epoch after epoch, once
 for each seed of the initial weights. After each epoch the worker saves the training state, so that another
@@ -54,7 +54,7 @@ class _TrainingRun:
         self._epochs: list[TrainedEpoch] = []
 
     def run(self, weights: Path) -> None:
-        """Train from these weights all epochs, or until the target accuracy; record each finished epoch."""
+        """Train from these weights all epochs, or until the target; record each finished epoch."""
         with start_worker(self._run, self._state.logs, f"train{self._seed}") as worker:
             try:
                 self._train(weights, worker)
@@ -136,12 +136,11 @@ class _TrainingRun:
         for first, end in itertools.pairwise(bounds):
             if end > first:
                 segments.append((end - first, worker.request(calls.train(first, end - first), timeout)))
-        accuracy = None
-        if self._test is not None:
-            accuracy = worker.request(calls.evaluate(self._test), timeout)
+        test = None if self._test is None else worker.request(calls.evaluate(self._test), timeout)
         return TrainedEpoch(
             seconds=sum(trained.seconds for _, trained in segments),
             steps_per_second=[n / trained.seconds for n, trained in segments],
             loss=segments[-1][1].loss,
-            accuracy=accuracy,
+            accuracy=None if test is None else test.accuracy,
+            test_loss=None if test is None else test.loss,
         )

@@ -11,7 +11,7 @@ import msgspec
 from polybench.errors import install_command, lookup_or_suggest
 from polybench.plugins import Registry
 from polybench.schema import units
-from polybench.schema.result import BreakEven, Interval, Result, Scaling
+from polybench.schema.result import BreakEven, Interval, Result, Scaling, TimeToAccuracy, TimeToLoss
 
 _NOT_MEASURED = "not measured on this machine; see `polybench doctor`"
 
@@ -153,6 +153,10 @@ def _format_accuracy(result: Result) -> str:
     return "" if result.accuracy is None else units.format_with_std(result.accuracy, result.accuracy_std)
 
 
+def _format_test_loss(result: Result) -> str:
+    return "" if result.test_loss is None else units.format_with_std(result.test_loss, result.test_loss_std)
+
+
 def _format_native_bytes(result: Result) -> str:
     """Format the bytes with their ratio to the baseline, as in "24.8 MiB (0.474x)"."""
     native = result.allocations.native
@@ -163,11 +167,10 @@ def _format_native_bytes(result: Result) -> str:
     return size if ratio is None else f"{size} ({units.format_ratio(ratio)})"
 
 
-def _format_time_to_accuracy(result: Result) -> str:
-    found = result.time_to_accuracy
-    if found is None:
+def _format_time_to(target: TimeToAccuracy | TimeToLoss | None) -> str:
+    if target is None:
         return ""
-    return "not reached" if found.seconds is None else units.format_seconds(found.seconds)
+    return "not reached" if target.seconds is None else units.format_seconds(target.seconds)
 
 
 def _of_all_steps(function: Callable[[list[float]], float]) -> Callable[[Result], float | None]:
@@ -399,8 +402,16 @@ _METRICS = (
             "time_to_accuracy",
             "s",
             "time_to_accuracy.seconds",
-            format_result=_format_time_to_accuracy,
+            format_result=lambda result: _format_time_to(result.time_to_accuracy),
             unavailable_hint="needs `--target-accuracy`",
+        ),
+        Metric("test_loss", "", "test_loss", format_result=_format_test_loss, unavailable_hint="needs `--accuracy`"),
+        Metric(
+            "time_to_loss",
+            "s",
+            "time_to_loss.seconds",
+            format_result=lambda result: _format_time_to(result.time_to_loss),
+            unavailable_hint="needs `--target-loss`",
         ),
     ),
     # Each engine has its own source of these four, the result's `source`, so engines cannot be compared.
@@ -606,6 +617,8 @@ DEFAULT_COLUMNS = (
     "data_wait_time",
     "accuracy",
     "time_to_accuracy",
+    "test_loss",
+    "time_to_loss",
     "native_bytes_per_step",
     "peak_memory",
     "cold_start",

@@ -60,7 +60,7 @@ QUICK_BUDGET = 6.0
 """Maximum timed seconds of `--quick`: enough for 5 short rounds of a few engines."""
 
 _DEFAULT_MAX_EPOCHS = 20
-"""Maximum epochs of a training with a target accuracy, if `epochs` is not given."""
+"""Maximum epochs of a training with a target, if `epochs` is not given."""
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _MAX_ENVIRONMENT = 100
@@ -219,6 +219,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     accuracy: bool = False
     target_accuracy: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """Train until the test accuracy reaches this value, for at most `epochs`."""
+    target_loss: Positive | None = None
+    """Train until the test loss is at most this value, for at most `epochs`."""
     budget: Duration = 60.0
     wait_idle: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     """Maximum total wait for an idle machine: before the rounds of a process, and after interference."""
@@ -255,15 +257,17 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             raise BadInput(
                 "--replicas with --input pipeline: replicas train on preloaded batches only; drop one option"
             )
-        self._check_forward_pass()
+        self._check_training()
         self._reject_infinite()
 
-    def _check_forward_pass(self) -> None:
-        """Reject what a forward pass does not use."""
+    def _check_training(self) -> None:
+        """Reject two targets, and what a forward pass does not use."""
+        if self.target_accuracy is not None and self.target_loss is not None:
+            raise BadInput("--target-accuracy and --target-loss: a training has one target; omit one of them")
         if self.pass_ == "training":
             return
         training = ("optimizer", "learning_rate", "momentum", "weight_decay", "lr_schedule")
-        for name in (*training, "epochs", "accuracy", "target_accuracy"):
+        for name in (*training, "epochs", "accuracy", "target_accuracy", "target_loss"):
             if getattr(self, name) not in (None, False):
                 raise BadInput(f"--pass forward does not train: omit --{name.replace('_', '-')}")
         if self.replica_counts != (1,):
@@ -321,17 +325,22 @@ def reject_unused_environments(study: Study) -> None:
 
 def does_train(study: Study) -> bool:
     """Return True if the study includes whole trainings."""
-    return study.epochs is not None or study.accuracy or study.target_accuracy is not None
+    return study.epochs is not None or does_evaluate(study)
 
 
 def max_epochs(study: Study) -> int:
-    """Return the maximum epochs of a training; it ends earlier if it reaches the target accuracy."""
-    return study.epochs or (1 if study.target_accuracy is None else _DEFAULT_MAX_EPOCHS)
+    """Return the maximum epochs of a training; it ends earlier if it reaches its target."""
+    return study.epochs or (_DEFAULT_MAX_EPOCHS if has_target(study) else 1)
+
+
+def has_target(study: Study) -> bool:
+    """Return True if the study's trainings end as soon as they reach an accuracy or a loss."""
+    return study.target_accuracy is not None or study.target_loss is not None
 
 
 def does_evaluate(study: Study) -> bool:
     """Return True if the study's trainings are evaluated on the test images."""
-    return study.accuracy or study.target_accuracy is not None
+    return study.accuracy or has_target(study)
 
 
 def check_tf32(precisions: tuple[Precision, ...], devices: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ All times are in seconds. Null means "not measured" or "no source", never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -197,14 +197,15 @@ class TrainedEpoch(msgspec.Struct, frozen=True):
     loss: Number
     """Loss of the last step, or the loss that the engine reports for its last call."""
     accuracy: Amount | None
-    """Fraction of the test images that are classified correctly."""
+    """Fraction of the predictions for the test images that are correct."""
+    test_loss: Number | None = None
+    """Mean cross-entropy over these predictions, without label smoothing; None if it is not finite."""
 
 
 class Training(msgspec.Struct, frozen=True):
     """A training from the initial weights of one seed, in its own process.
 
-    `complete` is false if the training was interrupted or failed before its last epoch and before its target
-    accuracy.
+    `complete` is false if the training was interrupted or failed before its last epoch and before its target.
     """
 
     seed: NaturalInt
@@ -216,12 +217,24 @@ class Training(msgspec.Struct, frozen=True):
         """Accuracy after the last epoch."""
         return self.epochs[-1].accuracy if self.epochs else None
 
+    @property
+    def test_loss(self) -> float | None:
+        """Test loss after the last epoch."""
+        return self.epochs[-1].test_loss if self.epochs else None
+
     def time_to_accuracy(self, accuracy: float) -> float | None:
         """Training time until the end of the first epoch with at least this accuracy; None if none has it."""
+        return self._time_to(lambda epoch: epoch.accuracy is not None and epoch.accuracy >= accuracy)
+
+    def time_to_loss(self, loss: float) -> float | None:
+        """Training time until the end of the first epoch with at most this test loss; None if none has it."""
+        return self._time_to(lambda epoch: epoch.test_loss is not None and epoch.test_loss <= loss)
+
+    def _time_to(self, is_reached: Callable[[TrainedEpoch], bool]) -> float | None:
         seconds = 0.0
         for epoch in self.epochs:
             seconds += epoch.seconds
-            if epoch.accuracy is not None and epoch.accuracy >= accuracy:
+            if is_reached(epoch):
                 return seconds
         return None
 
@@ -233,6 +246,15 @@ class TimeToAccuracy(msgspec.Struct, frozen=True):
     """
 
     accuracy: Amount
+    seconds: Positive | None
+    seeds_reached: NaturalInt
+    seeds: NaturalInt
+
+
+class TimeToLoss(msgspec.Struct, frozen=True):
+    """Training time to a test loss, as in `TimeToAccuracy`."""
+
+    loss: Number
     seconds: Positive | None
     seeds_reached: NaturalInt
     seeds: NaturalInt
@@ -289,8 +311,8 @@ class ConfigurationStatus(msgspec.Struct, kw_only=True):
 class Result(ConfigurationStatus, kw_only=True):
     """The results of one configuration. If it could not be measured, most fields are null.
 
-    `accuracy` is the mean over complete trainings after the last epoch, `accuracy_std` its standard
-    deviation.
+    `accuracy` and `test_loss` are means over complete trainings after the last epoch, `accuracy_std` and
+    `test_loss_std` their standard deviations.
     """
 
     workload: Workload
@@ -329,6 +351,9 @@ class Result(ConfigurationStatus, kw_only=True):
     accuracy_std: Amount | None = None
     accuracy_difference: AccuracyDifference | None = None
     time_to_accuracy: TimeToAccuracy | None = None
+    test_loss: Number | None = None
+    test_loss_std: Amount | None = None
+    time_to_loss: TimeToLoss | None = None
     trainings: list[Training] = []
     vs_baseline: BaselineComparison | None = None
     gpu_speedup: Comparison | None = None
@@ -342,6 +367,11 @@ class Result(ConfigurationStatus, kw_only=True):
         """The engine as on the command line: `torch+compile@nightly`."""
         variants = tuple(self.variant.split("+")) if self.variant else ()
         return str(EngineName(self.engine, variants, self.environment))
+
+    @property
+    def has_target(self) -> bool:
+        """True if its trainings ended as soon as they reached an accuracy or a loss."""
+        return self.time_to_accuracy is not None or self.time_to_loss is not None
 
     @property
     def nested_step_times(self) -> list[list[list[float]]]:

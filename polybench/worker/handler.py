@@ -24,6 +24,7 @@ from polybench.protocol.calls import (
     AllocationsCounted,
     Answer,
     BlockMeasured,
+    Evaluated,
     Loaded,
     NotAvailable,
     NumpyKernels,
@@ -212,9 +213,9 @@ class Worker:
     def restore_training(self, path: str) -> None:
         self.engine.restore_training_state(read_tensors(path))
 
-    def evaluate(self, test: EpochFile) -> float:
+    def evaluate(self, test: EpochFile) -> Evaluated:
         images, labels = (array[0] for array in open_epoch(test))
-        return accuracy(self.engine, images, labels)
+        return evaluate(self.engine, images, labels)
 
     def write_statistics(self, step: int, path: str) -> None:
         write_tensors(path, self.engine.statistics_after(step))
@@ -267,10 +268,12 @@ class Worker:
             self._engine.close()
 
 
-def accuracy(engine: Engine, images: Array, labels: Array) -> float:
-    """Return the fraction of images, or of positions of sequences, that the current weights classify correctly."""
+def evaluate(engine: Engine, images: Array, labels: Array) -> Evaluated:
+    """Evaluate the current weights on all images, batch by batch."""
     batches = (slice(first, first + EVALUATION_BATCH_SIZE) for first in range(0, len(labels), EVALUATION_BATCH_SIZE))
-    return sum(engine.count_correct(images[batch], labels[batch]) for batch in batches) / labels.size
+    correct, losses = zip(*(engine.evaluate(images[batch], labels[batch]) for batch in batches), strict=True)
+    loss = sum(losses) / labels.size
+    return Evaluated(sum(correct) / labels.size, loss if math.isfinite(loss) else None)
 
 
 def read_tensors(path: str) -> Weights:

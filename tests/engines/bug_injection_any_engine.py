@@ -117,10 +117,10 @@ class WrongDropoutScale(Engine):
 
 
 class WrongCorrect(Engine):
-    """Counts the images whose largest logit is that of the next class."""
+    """Returns the logits of the next class."""
 
-    def count_correct(self, images: Array, labels: Array) -> int:
-        return super().count_correct(images, labels - 1)
+    def logits(self, images: Array) -> Array:
+        return np.roll(super().logits(images), 1, axis=-1)
 
 
 class OneMoreLayer(Engine):

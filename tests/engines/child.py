@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polybench.engines.base import Array, Engine
+from polybench.engines.base import Array, Engine, Evaluation
 from tests.engines.engine_fixtures import EngineFixture, load_fixture
 
 
@@ -61,9 +61,9 @@ def train_repeatedly(fixture: EngineFixture, build: Callable[[], None], out: dic
 
     engine.set_initial_weights({name: np.roll(value, 1) for name, value in fixture.weights.items()})
     engine.reset()
-    out["correct_of_other_weights"] = count_correct(engine, images, labels)
+    out["evaluation_of_other_weights"] = evaluate(engine, images, labels)
     out["losses_of_other_weights"] = train_steps(engine, 3)
-    out["correct_after_training"] = count_correct(engine, images, labels)
+    out["evaluation_after_training"] = evaluate(engine, images, labels)
 
 
 def train_steps(engine: Engine, steps: int, out: dict[str, object] | None = None) -> list[float]:
@@ -77,11 +77,11 @@ def train_steps(engine: Engine, steps: int, out: dict[str, object] | None = None
     return losses
 
 
-def count_correct(engine: Engine, images: Array, labels: Array) -> list[int]:
+def evaluate(engine: Engine, images: Array, labels: Array) -> list[Evaluation]:
     """Evaluate all batches, and two smaller ones, since the last test batch may be smaller."""
     batches = zip(images, labels, strict=True)
     smaller = ((images[0, :size], labels[0, :size]) for size in (5, 1))
-    return [engine.count_correct(x, y) for x, y in (*batches, *smaller)]
+    return [engine.evaluate(x, y) for x, y in (*batches, *smaller)]
 
 
 def record_snapshot(engine: Engine, step: int, label: str, out: dict[str, object]) -> None:

@@ -24,7 +24,7 @@ from polybench.parity_check.comparison import (
     ExpectedUpdate,
     State,
     batch_errors,
-    correct_errors,
+    evaluation_errors,
     find_zero_gradients,
     float64_errors,
     float64_tolerance,
@@ -38,6 +38,7 @@ from polybench.parity_check.comparison import (
     timed_tolerance,
     write_chosen_labels,
 )
+from polybench.protocol.calls import Evaluated
 from polybench.schema.parity import KnownDeviation, PrecisionResult, TensorComparison
 from tests import small_datasets
 from tests.example_networks import BIASED
@@ -90,7 +91,8 @@ def test_rounding_cannot_change_the_count_of_correct_predictions(tmp_path: Path)
     rounded = np.where(np.arange(16) % 4 == 0, 2, 1)
     assert list(labels) == [1 if image % 4 and image % 3 else 0 for image in range(16)]
     for predicted, passes in ((rounded, True), (np.where(np.arange(16) == 1, 0, rounded), False)):
-        (error,) = correct_errors(tmp_path / "logits.npz", labelled, float((predicted == labels).mean()))
+        evaluated = Evaluated(float((predicted == labels).mean()), None)
+        error, _ = evaluation_errors(tmp_path / "logits.npz", labelled, evaluated, 1e-5)
         assert error == TensorComparison("timed", "predictions", 0, "correct", 0 if passes else 1 / 16, 0.5 / 16)
 
 
@@ -100,8 +102,23 @@ def test_two_close_logits_can_be_right_or_wrong(tmp_path: Path) -> None:
     epoch = small_datasets.files(tmp_path).epoch
     labelled = write_chosen_labels(epoch, tmp_path / "logits.npz", tmp_path / "chosen")
     assert list(np.fromfile(tmp_path / "chosen", np.int64)) == [0, 0, 1, 1]
-    (error,) = correct_errors(tmp_path / "logits.npz", labelled, 0.5)
+    error, _ = evaluation_errors(tmp_path / "logits.npz", labelled, Evaluated(0.5, None), 1e-5)
     assert (error.relative_error, error.tolerance) == (0.25, 1.5 / 4)
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.001, False), (None, False)])
+def test_the_loss_of_an_evaluation_is_that_of_the_reference(factor: float | None, passes: bool, tmp_path: Path) -> None:
+    """Two positions of two sequences, of three classes."""
+    np.savez(tmp_path / "logits.npz", logits=np.array([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]] * 2))
+    labelled = write_chosen_labels(small_datasets.files(tmp_path).epoch, tmp_path / "logits.npz", tmp_path / "chosen")
+    losses = -np.log(np.array([softmax(0, 1, 2)[0], softmax(3, 0, 0)[0], softmax(0, 1, 2)[2], softmax(3, 0, 0)[1]]))
+    loss = None if factor is None else factor * float(losses.mean())
+    _, error = evaluation_errors(tmp_path / "logits.npz", labelled, Evaluated(0.5, loss), 1e-5)
+    assert (error.name, error.passed) == ("loss in evaluation", passes)
+
+
+def softmax(*logits: float) -> list[float]:
+    return list(np.exp(logits) / np.exp(logits).sum())
 
 
 def test_a_pixel_may_differ_by_a_rounding_but_not_by_a_grey_level(tmp_path: Path) -> None:

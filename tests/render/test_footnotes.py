@@ -161,10 +161,10 @@ def test_accuracy_excludes_unfinished_trainings() -> None:
     document = study(measured("torch/cpu", 0.0165, trainings=with_unfinished))
     notes = footnotes(document, ["accuracy"])
     assert (
-        "accuracy: mean ± standard deviation over 2 seeds of the initial weights, after at most 2 epochs; every epoch"
-        " has the same batches in the same order"
+        "accuracy and test loss: mean ± standard deviation over 2 seeds of the initial weights, after at most 2 epochs;"
+        " every epoch has the same batches in the same order"
     ) in notes
-    assert "torch/cpu: accuracy excludes 1 unfinished training" in notes
+    assert "torch/cpu: accuracy and test loss exclude 1 unfinished training" in notes
     assert not any("training" in note for note in footnotes(document, ["step_time"]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_CORRECT, FakeEngine
+from polybench.errors import BadInput
 from polybench.protocol import calls
-from polybench.schema.result import AccuracyDifference, Result, TrainedEpoch, Training
+from polybench.schema.result import AccuracyDifference, Result, TimeToLoss, TrainedEpoch, Training
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.runner import studies
@@ -54,6 +56,23 @@ def test_training_ends_with_the_epoch_that_reaches_the_target_accuracy() -> None
     assert fake.time_to_accuracy is not None
     assert fake.time_to_accuracy.seconds == sum(epoch.seconds for epoch in training.epochs)
     assert fake.accuracy_std is None
+
+
+def test_training_ends_with_the_epoch_that_reaches_the_target_loss() -> None:
+    fake = run("fake", processes=1, target_loss=1.8).result("fake/cpu")
+    (training,) = fake.trainings
+    losses = [epoch.test_loss or math.inf for epoch in training.epochs]
+    assert losses[-2] > 1.8 >= losses[-1]
+    assert fake.time_to_loss is not None
+    assert fake.time_to_loss.seconds == sum(epoch.seconds for epoch in training.epochs)
+    assert (fake.test_loss, fake.test_loss_std) == (losses[-1], None)
+    missed = run("fake", processes=1, target_loss=0.1, epochs=1).result("fake/cpu")
+    assert missed.time_to_loss == TimeToLoss(0.1, None, 0, 1)
+
+
+def test_a_study_has_one_target() -> None:
+    with pytest.raises(BadInput, match="--target-accuracy and --target-loss"):
+        run("fake", target_loss=2.0, target_accuracy=0.5)
 
 
 def test_a_target_accuracy_that_is_not_reached_has_no_time() -> None:

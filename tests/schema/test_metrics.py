@@ -37,6 +37,7 @@ from polybench.schema.result import (
     StepTime,
     StepTimes,
     TimeToAccuracy,
+    TimeToLoss,
 )
 from polybench.stats.statistics import summarize_step_times
 from tests.factories import WORKLOAD, measured, native_allocation, unmeasured
@@ -126,6 +127,9 @@ def test_every_metric_reads_its_own_field() -> None:
         accuracy=0.6123,
         accuracy_std=0.0081,
         time_to_accuracy=TimeToAccuracy(0.6, 83.1, 5, 5),
+        test_loss=1.88,
+        test_loss_std=0.01,
+        time_to_loss=TimeToLoss(1.9, 190.0, 5, 5),
     )
     expected = {
         "step_time": "10.0 ms ±2.5%",
@@ -152,6 +156,8 @@ def test_every_metric_reads_its_own_field() -> None:
         "max_step_time": "10.2 ms",
         "accuracy": "0.612 ±0.008",
         "time_to_accuracy": "83.1 s",
+        "test_loss": "1.880 ±0.010",
+        "time_to_loss": "190 s",
         "alloc_bytes_per_step": "54.0 MiB",
         "allocs_per_step": "73.0",
         "device_alloc_bytes_per_step": "1.00 MiB",
@@ -205,6 +211,8 @@ def test_every_metric_reads_its_own_field() -> None:
     ("metric", "fields", "text"),
     [
         ("time_to_accuracy", {"time_to_accuracy": TimeToAccuracy(0.6, None, 1, 5)}, "not reached"),
+        ("time_to_loss", {"time_to_loss": TimeToLoss(1.9, None, 1, 5)}, "not reached"),
+        ("time_to_accuracy", {"time_to_loss": TimeToLoss(1.9, 190.0, 5, 5)}, ""),
         ("native_bytes_per_step", {"allocations": Allocations(native=native_allocation(1 << 20))}, "1.00 MiB"),
         ("context_switches", {"interference": Interference(None, None, None, 5.0, 1.5)}, "6.50"),
         ("context_switches", {"interference": Interference(None, None, None, 5.0, None)}, ""),

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.base import Array, Engine, Evaluation, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, Rank
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
@@ -132,9 +132,13 @@ class FakeEngine(Engine):
     def step_logits(self) -> Array:
         return np.array([[self.loss()]])
 
-    def count_correct(self, images: Array, labels: Array) -> int:  # noqa: ARG002
-        """Count that grows with every step, up to all images."""
-        return round(len(labels) * self._steps / (self._steps + STEPS_TO_HALF_CORRECT))
+    def logits(self, images: Array) -> Array:
+        raise NotImplementedError("the fake engine computes no logits")
+
+    def evaluate(self, images: Array, labels: Array) -> Evaluation:  # noqa: ARG002
+        """Correct predictions grow with every step, up to all images; the loss falls as in training."""
+        correct = round(labels.size * self._steps / (self._steps + STEPS_TO_HALF_CORRECT))
+        return Evaluation(correct, labels.size * self.loss())
 
     def snapshot(self, step: int) -> Snapshot:
         raise NotImplementedError("the fake engine computes no gradients")

@@ -88,9 +88,6 @@ class ReferenceEngine(Engine):
     def step_logits(self) -> Array:
         return self._logits
 
-    def count_correct(self, images: Array, labels: Array) -> int:
-        return int((self.logits(images).argmax(axis=-1) == labels).sum())
-
     def statistics_after(self, step: int) -> Weights:
         return self._pass(step).state
 

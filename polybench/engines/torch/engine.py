@@ -182,14 +182,13 @@ class TorchEngine(Engine):
     def step_logits(self) -> Array:
         return _to_canonical(self._loss.float() if self._loss.dtype == torch.bfloat16 else self._loss)
 
-    def count_correct(self, images: Array, labels: Array) -> int:
+    def logits(self, images: Array) -> Array:
         model = self._network.module.eval()
         with torch.inference_mode():
             # A copy, since PyTorch warns about read-only arrays such as the memory-mapped file.
             logits = model(self._to_device(torch.tensor(images)))
-            correct = logits.argmax(dim=-1).cpu() == torch.tensor(labels)
         model.train()
-        return int(correct.sum())
+        return _to_canonical(logits)
 
     def snapshot(self, step: int) -> Snapshot:
         (step,) = self._with_masks([step])
