@@ -267,6 +267,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     include("transformers.jl")
     include("step_modes.jl")
     include("standalone.jl")
+    include("clock.jl")
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()

@@ -1,0 +1,94 @@
+# What `bench` times, counts and restarts. No test asserts a time from above.
+
+"""A run that records its calls, and takes a quarter of a second a step."""
+struct RecordedRun
+    calls::Vector{Any}
+    loss::Float64
+end
+PolyBench.reset!(run::RecordedRun) = (push!(run.calls, :reset); nothing)
+PolyBench.run_steps!(run::RecordedRun, first::Int, n::Int) = (push!(run.calls, (first, n)); 0.25 * n)
+PolyBench.last_loss(run::RecordedRun) = run.loss
+PolyBench.steps_per_value(::RecordedRun) = 1
+PolyBench.count_allocations!(run::RecordedRun, first::Int, n::Int) = (push!(run.calls, (:count, first, n)); (6, 600))
+
+"""Batches that take 20 ms each, in the loop that a trainer times."""
+struct SlowBatches{B} <: AbstractVector{B}
+    batches::Vector{B}
+end
+Base.size(slow::SlowBatches) = size(slow.batches)
+Base.getindex(slow::SlowBatches, index::Int) = (sleep(0.02); slow.batches[index])
+
+"""A loss with a function that runs in each step and has no gradient."""
+in_each_step(f) = (model, x, y) -> (PolyBench.ignore_derivatives(f); Flux.mse(model(x), y))
+
+const DENSE = Chain(Dense(4 => 3, tanh), Dropout(0.5), Dense(3 => 2))
+const DENSE_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwister(2), Float32, 2, 8)
+
+@testset "each round restarts, takes two steps, and times the next ones" begin
+    run = RecordedRun([], 1.0)
+    trial = PolyBench.measure(run, "recorded", 2, 3, nothing)
+    round = [:reset, (0, 2), (2, 1), (3, 1), (4, 1)]
+    @test run.calls == [:reset; [(step, 1) for step in 0:4]; round; round; :reset; (0, 2); (:count, 2, 3)]
+    @test trial.rounds == [[0.25, 0.25, 0.25], [0.25, 0.25, 0.25]]
+    @test (trial.first_step, trial.bytes, trial.count, trial.losses) == (0.25, 200.0, 2.0, ones(5))
+    @test_throws "the training diverges" PolyBench.measure(RecordedRun([], NaN), "recorded", 1, 1, nothing)
+end
+
+@testset "the clock runs during the steps" begin
+    times = bench(DENSE, in_each_step(() -> sleep(0.05)), DENSE_BATCH; rounds = 2, steps = 3).rounds
+    @test all(>=(0.05), reduce(vcat, times))
+    trainer = make_trainer(Float32)
+    run = PolyBench.BuiltinRun(trainer, SlowBatches(data(Float32)))
+    @test PolyBench.run_steps!(run, 0, 3) >= 3 * 0.02
+    @test all(>=(0.02), PolyBench.measure(run, "slow", 1, 3, nothing).rounds[1])
+end
+
+@testset "garbage collection is counted" begin
+    trial = bench(DENSE, in_each_step(() -> GC.gc()), DENSE_BATCH; rounds = 2, steps = 2)
+    @test all(seconds -> all(>(0), seconds), trial.gc_rounds)
+    @test all(trial.gc_rounds .<= trial.rounds)
+    @test 0 < gc_fraction(trial) < 1
+end
+
+@testset "the allocations of a step are counted once" begin
+    array = Ref{Any}()
+    bytes(n) = bench(DENSE, in_each_step(() -> (array[] = zeros(UInt8, n); nothing)), DENSE_BATCH; rounds = 1, steps = 4).bytes
+    @test bytes(2^24) - bytes(2^20) ≈ 2^24 - 2^20 rtol = 1.0e-3
+end
+
+@testset "a restart repeats the same steps" begin
+    builtin = PolyBench.BuiltinRun(make_trainer(Float32), data(Float32))
+    own = PolyBench.UserModelRun(DENSE, in_each_step(() -> nothing), DENSE_BATCH, Flux.Momentum(0.1))
+    for run in (builtin, own)
+        losses = map(1:2) do _
+            PolyBench.reset!(run)
+            map(step -> (PolyBench.run_steps!(run, step, 1); PolyBench.last_loss(run)), 0:2)
+        end
+        @test losses[1] == losses[2]
+        @test allunique(losses[1])
+    end
+end
+
+# mallinfo2, from glibc 2.33, has ten fields of `size_t`; the fourth counts allocations with a mapping of their own.
+has_mallinfo() = Sys.islinux() && Base.Libc.Libdl.dlsym_e(Base.Libc.Libdl.dlopen(""), :mallinfo2) != C_NULL
+
+has_mallinfo() && @testset "the C library retains memory only if asked to" begin
+    program = """
+    using Flux, PolyBench
+    function own_mapping()
+        before = Int(ccall(:mallinfo2, NTuple{10, Csize_t}, ())[4])
+        pointer = Libc.malloc(2^26)
+        after = Int(ccall(:mallinfo2, NTuple{10, Csize_t}, ())[4])
+        Libc.free(pointer)
+        return after > before
+    end
+    model, batch = Dense(2 => 2), (rand(Float32, 2, 3), rand(Float32, 2, 3))
+    loss(m, x, y) = Flux.mse(m(x), y)
+    bench(model, loss, batch; rounds = 1, steps = 1, malloc = "system")
+    print(own_mapping(), " ")
+    bench(model, loss, batch; rounds = 1, steps = 1)
+    print(own_mapping())
+    """
+    command = `$(Base.julia_cmd()) --project=$(Base.active_project()) --startup-file=no -e $program`
+    @test readchomp(addenv(command, "JULIA_LOAD_PATH" => join(LOAD_PATH, ":"))) == "true false"
+end
