@@ -21,8 +21,8 @@ Base.getindex(slow::SlowBatches, index::Int) = (sleep(0.02); slow.batches[index]
 """A loss with a function that runs in each step and has no gradient."""
 in_each_step(f) = (model, x, y) -> (PolyBench.ignore_derivatives(f); Flux.mse(model(x), y))
 
-const DENSE = Chain(Dense(4 => 3, tanh), Dropout(0.5), Dense(3 => 2))
-const DENSE_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwister(2), Float32, 2, 8)
+const OWN_MODEL = Chain(Dense(4 => 3, tanh), Dropout(0.5), Dense(3 => 2))
+const OWN_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwister(2), Float32, 2, 8)
 
 @testset "each round restarts, takes two steps, and times the next ones" begin
     run = RecordedRun([], 1.0)
@@ -35,7 +35,7 @@ const DENSE_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwiste
 end
 
 @testset "the clock runs during the steps" begin
-    times = bench(DENSE, in_each_step(() -> sleep(0.05)), DENSE_BATCH; rounds = 2, steps = 3).rounds
+    times = bench(OWN_MODEL, in_each_step(() -> sleep(0.05)), OWN_BATCH; rounds = 2, steps = 3).rounds
     @test all(>=(0.05), reduce(vcat, times))
     trainer = make_trainer(Float32)
     run = PolyBench.BuiltinRun(trainer, SlowBatches(data(Float32)))
@@ -44,7 +44,7 @@ end
 end
 
 @testset "garbage collection is counted" begin
-    trial = bench(DENSE, in_each_step(() -> GC.gc()), DENSE_BATCH; rounds = 2, steps = 2)
+    trial = bench(OWN_MODEL, in_each_step(() -> GC.gc()), OWN_BATCH; rounds = 2, steps = 2)
     @test all(seconds -> all(>(0), seconds), trial.gc_rounds)
     @test all(trial.gc_rounds .<= trial.rounds)
     @test 0 < gc_fraction(trial) < 1
@@ -52,13 +52,13 @@ end
 
 @testset "the allocations of a step are counted once" begin
     array = Ref{Any}()
-    bytes(n) = bench(DENSE, in_each_step(() -> (array[] = zeros(UInt8, n); nothing)), DENSE_BATCH; rounds = 1, steps = 4).bytes
+    bytes(n) = bench(OWN_MODEL, in_each_step(() -> (array[] = zeros(UInt8, n); nothing)), OWN_BATCH; rounds = 1, steps = 4).bytes
     @test bytes(2^24) - bytes(2^20) ≈ 2^24 - 2^20 rtol = 1.0e-3
 end
 
 @testset "a restart repeats the same steps" begin
     builtin = PolyBench.BuiltinRun(make_trainer(Float32), data(Float32))
-    own = PolyBench.UserModelRun(DENSE, in_each_step(() -> nothing), DENSE_BATCH, Flux.Momentum(0.1))
+    own = PolyBench.UserModelRun(OWN_MODEL, in_each_step(() -> nothing), OWN_BATCH, Flux.Momentum(0.1))
     for run in (builtin, own)
         losses = map(1:2) do _
             PolyBench.reset!(run)
