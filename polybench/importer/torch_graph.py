@@ -181,7 +181,7 @@ class Reader:
         return translation
 
     def _needed(self) -> set[Any]:
-        """Return the nodes that the first output depends on; others, such as a loss, are no part of the network."""
+        """Return the nodes that the first output depends on; others, such as a loss, do not belong to the network."""
         *nodes, output = self._graph.nodes
         needed = {output, _first_output(output)}
         for node in reversed(nodes):
@@ -333,8 +333,8 @@ class Reader:
     def rows(self, value: Value) -> tuple[Node, Any, Any]:
         """Split a value into vectors of features along its last axis, for a layer that works at each position.
 
-        Returns the node, the position of each vector (batch and time, in the order of the node), and for each of its
-        elements the number of the feature, the same for all vectors.
+        Returns the node, the position of each vector (batch and time, in the order of the node), and the feature of
+        each element of a vector. The features are the same for all vectors.
         """
         base, index = value
         if not isinstance(base, Node):
