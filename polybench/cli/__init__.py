@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from polybench import errors
 from polybench.cli.allocations import allocations
+from polybench.cli.bisect import bisect
 from polybench.cli.columns import columns
 from polybench.cli.compare import compare
 from polybench.cli.data import app as data
@@ -76,7 +77,7 @@ def _help(command: Callable[..., None]) -> str:
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity),
+    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, bisect),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, resume),
     "Your own code": (import_model, export, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),

@@ -325,3 +325,45 @@ class ExplanationDocument(PrintableStruct, kw_only=True):
         """Every statement, in reading order."""
         compared = [statement for comparison in self.comparisons for statement in comparison.statements]
         return [*compared, *self.recommendations, *self.suggested_measurements, *self.excluded]
+
+
+class BisectPair(msgspec.Struct, frozen=True, kw_only=True):
+    """A measurement of a version and the first one side by side; `ratio` is its step time over that of the first."""
+
+    version: str
+    study: str
+    """ID of the study."""
+    ratio: Positive
+
+
+class BisectDocument(PrintableStruct, kw_only=True):
+    """A search for the version at which the step time changed.
+
+    `version` is null if the search is inconclusive.
+    """
+
+    schema: str = "polybench.bisect/2"
+    subject: str = ""
+    """The package, or the checkout."""
+    engine: str = ""
+    versions: list[str]
+    """All versions in order; each pair contains the first one."""
+    pairs: list[BisectPair]
+    processes: NaturalInt = 0
+    """Process runs of each version in a pair."""
+    skipped: dict[str, str] = {}
+    """Versions that could not be measured, with the reason."""
+    version: str | None = None
+    """The first version with another step time."""
+    previous: str | None = None
+    """The last measurable version before it."""
+    description: str | None = None
+    """First line of the commit's message; empty for a release."""
+    probability: Amount | None = None
+    ratio: Positive | None = None
+    """Step time of the version over that of the previous one."""
+    ci95: Interval | None = None
+    credible_versions: tuple[str, str] | None = None
+    """First and last version of the range that contains the change with 95 %, if the search is inconclusive."""
+    inconclusive_reason: str | None = None
+    interrupted: bool = False

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
+from polybench.schema.analyses import BisectDocument, DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
 from polybench.schema.encoding import decode, find_schema
 from polybench.schema.measurements import (
     AllocationsDocument,
@@ -21,7 +21,7 @@ from polybench.schema.measurements import (
 from polybench.schema.metadata import Document
 from polybench.schema.study import SCHEMA, StudyDocument
 
-AnyDocument = Document | DiffDocument | HistoryDocument | MergeDocument | ExplanationDocument
+AnyDocument = Document | DiffDocument | HistoryDocument | MergeDocument | ExplanationDocument | BisectDocument
 
 
 class DocumentKind(NamedTuple):
@@ -51,6 +51,7 @@ DOCUMENT_KINDS = {
     "history": DocumentKind(HistoryDocument, "a history"),
     "merge": DocumentKind(MergeDocument, "a merge"),
     "explanation": DocumentKind(ExplanationDocument, "an explanation"),
+    "bisect": DocumentKind(BisectDocument, "a bisection"),
 }
 
 

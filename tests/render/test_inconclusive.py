@@ -103,12 +103,12 @@ DOCUMENTS: list[Callable[[], Any]] = [
 each_document = pytest.mark.parametrize("make", DOCUMENTS, ids=lambda make: make.__name__)
 
 NO_COMPARISON = {"peak", "allocations"}
-"""Kinds of documents that compare no times. Explanations have a test of their own."""
+"""Kinds of documents that compare no times. Explanations and bisections have tests of their own."""
 
 
 def test_every_kind_of_document_is_rendered() -> None:
     rendered = {kind_of(make().schema) for make in DOCUMENTS}
-    assert rendered == {*DOCUMENT_KINDS} - NO_COMPARISON - {"explanation"}
+    assert rendered == {*DOCUMENT_KINDS} - NO_COMPARISON - {"explanation", "bisect"}
     assert rendered | NO_COMPARISON >= {spec.kind for spec in FIGURES.values()}
 
 

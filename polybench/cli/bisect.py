@@ -1,0 +1,86 @@
+"""`polybench bisect`: finds the release or commit at which the step time changed."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.options import MEASUREMENT, WORKLOAD, TableFormat, with_options
+from polybench.cli.output import OutputOptions, check_writable, echo, width, write
+from polybench.engines import ENGINES
+from polybench.errors import BadInput
+from polybench.machine import interrupts
+from polybench.render import render
+from polybench.schema.options import EngineName, Study
+
+_UNUSED = (
+    *("env", "epochs", "accuracy", "target_accuracy", "target_loss", "injected_delays", "recheck", "strict", "dry_run"),
+    *("quick", "replicas"),
+)
+
+
+@with_options(
+    *(name for name in WORKLOAD | MEASUREMENT if name not in _UNUSED), "output", "results", "quiet", "verbose"
+)
+def bisect(
+    start: Annotated[str, typer.Argument(metavar="START", help="Older release or commit, the start of the search.")],
+    end: Annotated[
+        str, typer.Argument(metavar="END", help="Newer release or commit, the end of the search: slower or faster.")
+    ],
+    study: Study,
+    options: OutputOptions,
+    package: Annotated[
+        str | None, typer.Option("--package", metavar="NAME", help="Package whose releases are searched: torch.")
+    ] = None,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkout", metavar="FOLDER", help="Git checkout of a Python or Julia package whose commits are searched."
+        ),
+    ] = None,
+    max_pairs: Annotated[
+        int | None,
+        typer.Option(
+            "--max-pairs", min=1, help="Maximum number of pairs.", show_default="1.5 log2(n) + 6 for n commits"
+        ),
+    ] = None,
+    format: TableFormat = "table",
+) -> None:
+    """Find the release or commit at which an engine's step became slower or faster.
+
+    Installs versions in environments of their own, and measures each side by side with START. A wrong version is named
+    in at most 2 % of all searches. The same command resumes an interrupted search.
+
+    Example: polybench bisect 2.12.0 2.13.0 --package torch --engines torch
+    """
+    from polybench.runner.bisect import run_bisect
+    from polybench.runner.versions import Versions
+    from polybench.storage.store import Store, results_folder
+
+    if (package is None) == (checkout is None):
+        raise BadInput("expected either --package NAME or --checkout FOLDER")
+    if len(study.engines) != 1:
+        raise BadInput("expected one engine, such as --engines torch")
+    study = msgspec.structs.replace(study, devices=study.devices or ("cpu",))
+    if len(study.devices or ()) * len(study.precisions) != 1:
+        raise BadInput("expected one device and one precision, such as --devices cuda --precision fp32")
+    spec = ENGINES.find(EngineName.parse(study.engines[0]).engine)
+    is_julia = bool(spec.project_files) and (checkout is None or (checkout / "Project.toml").is_file())
+    check_writable(options.output)
+    source = Versions(package, checkout, is_julia)
+    with interrupts.defer_signals(), progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+        document = run_bisect(
+            source, (start, end), study, progress,
+            store=Store(results_folder(options.results)), max_pairs=max_pairs, argv=sys.argv[1:],
+            report=partial(echo, err=True),
+        )  # fmt: skip
+    write(render(document, format, width=width(options.output)), options.output)
+    if document.interrupted:
+        echo("interrupted; resume with the same command", err=True)
+    raise typer.Exit(130 if document.interrupted else 0 if document.version else 4)

@@ -1,0 +1,175 @@
+"""Versions of a package, each in an environment of its own: releases, or commits of a checkout.
+
+An environment of Python sees all packages of polybench's own environment behind its own ones, so that only the version
+and what it needs in other versions is installed. One of Julia has the packages of polybench's Julia project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import platformdirs
+
+from polybench.engines.flux.julia import discovery
+from polybench.engines.flux.julia.environment import own_environment
+from polybench.errors import BadInput, PolybenchError
+
+_READY = "polybench.ready"
+"""File in the folder of a complete environment."""
+_LABEL = 12
+"""Characters of a commit."""
+
+
+class BuildFailed(PolybenchError):
+    """A version that cannot be installed, with the last line of the installer's output."""
+
+
+class Versions(NamedTuple):
+    """The package under test.
+
+    Attributes:
+        package: its name on the index; for a checkout None.
+        checkout: its folder with a Git repository; for releases None.
+        julia: True for a Julia package.
+    """
+
+    package: str | None = None
+    checkout: Path | None = None
+    julia: bool = False
+
+    @property
+    def subject(self) -> str:
+        """The package as in a sentence."""
+        return self.package or f"commits of {(self.checkout or Path()).absolute().name}"
+
+    def between(self, start: str, end: str) -> list[str]:
+        """Return all versions from `start` to `end`, both included, the oldest first.
+
+        Commits follow first parents, and have 12 characters. Raises BadInput if the versions are unknown or in the
+        wrong order.
+        """
+        if self.checkout is None:
+            if self.julia:
+                raise BadInput("releases of Julia packages cannot be listed: clone the package and use --checkout")
+            return _slice(_releases(self.package or ""), start, end, f"releases of {self.package}")
+        first, last = self.commit(start), self.commit(end)
+        listed = _git(self.checkout, "rev-list", "--first-parent", "--reverse", f"{first}..{last}").split()
+        if not listed:
+            raise BadInput(f"{start}..{end}: no commits: expected an older commit, then a newer one")
+        if not _is_ancestor(self.checkout, first, last):
+            raise BadInput(f"{start} is not an ancestor of {end}: expected two commits of one history")
+        return [commit[:_LABEL] for commit in (first, *listed)]
+
+    def commit(self, name: str) -> str:
+        """Return the 40 characters of a commit; BadInput if there is none of this name."""
+        assert self.checkout is not None
+        return _git(self.checkout, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
+
+    def describe(self, version: str) -> str:
+        """Return the first line of a commit's message; a release has none."""
+        return "" if self.checkout is None else _git(self.checkout, "log", "-1", "--format=%s", version).strip()
+
+    def environment(self, version: str) -> Path:
+        """Return the folder of the version's environment, which is built once; raise BuildFailed if it cannot be."""
+        origin = f"{self.package}\0{self.checkout and self.checkout.resolve()}\0{sys.prefix}\0{sys.version}"
+        key = hashlib.sha256(origin.encode()).hexdigest()[:_LABEL]
+        folder = platformdirs.user_cache_path("polybench") / "versions" / key / environment_name(version)
+        if not (folder / _READY).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            (self._build_julia if self.julia else self._build_python)(version, folder)
+            (folder / _READY).touch()
+        return folder
+
+    def _build_python(self, version: str, folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], folder)
+        (packages,) = folder.glob("lib/python3*/site-packages")
+        own = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+        (packages / "polybench.pth").write_text("".join(f"{path}\n" for path in own))
+        pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "--disable-pip-version-check"]
+        install = [*pip, "install", "--no-input"]
+        if self.checkout is None:
+            requirement = f"{self.package}=={version}"
+            _run([*install, "--force-reinstall", "--no-deps", requirement], folder)
+            _run([*install, requirement], folder)  # what it needs in another version
+        else:
+            _run([*install, str(self.clone(version, folder))], folder)
+
+    def _build_julia(self, version: str, folder: Path) -> None:
+        julia = discovery.find()
+        discovery.check(julia)
+        own_environment(julia, folder)
+        source = self.clone(version, folder)
+        code = "using Pkg; Pkg.develop(path = ARGS[1]); Pkg.precompile()"
+        _run([julia.executable, "--startup-file=no", f"--project={folder}", "-e", code, str(source)], folder)
+
+    def clone(self, version: str, folder: Path) -> Path:
+        """Clone the checkout into the folder at a commit; packages may derive their version from its history."""
+        source = folder / "source"
+        _run(["git", "clone", "--quiet", "--shared", "--no-checkout", str(self.checkout), str(source)], folder)
+        _run(["git", "-C", str(source), "checkout", "--quiet", "--detach", self.commit(version)], folder)
+        return source
+
+
+def environment_name(version: str) -> str:
+    """Return the name of a version's environment, as after the @ of an engine."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", version)
+
+
+def _releases(package: str) -> list[str]:
+    """Return the releases of a package that pip can install here, the oldest first."""
+    command = [sys.executable, "-m", "pip", "index", "versions", package]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    found = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
+    if found is None:
+        raise BadInput(f"cannot list the releases of {package}: {_last_line(done.stderr)}")
+    return found[1].split(", ")[::-1]
+
+
+def _slice(versions: Sequence[str], start: str, end: str, what: str) -> list[str]:
+    for version in (start, end):
+        if version not in versions:
+            raise BadInput(f"{version!r} is not among the {what}: expected one of {', '.join(versions[-8:])}")
+    first, last = versions.index(start), versions.index(end)
+    if first >= last:
+        raise BadInput(f"{start}, {end}: expected an older version, then a newer one")
+    return list(versions[first : last + 1])
+
+
+def _git(checkout: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(checkout), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        problem = _last_line(done.stderr) or f"no commit {arguments[-1].removesuffix('^{commit}')!r}"
+        raise BadInput(f"--checkout {checkout}: {problem}")
+    return done.stdout
+
+
+def _is_ancestor(checkout: Path, first: str, last: str) -> bool:
+    command = ["git", "-C", str(checkout), "merge-base", "--is-ancestor", first, last]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def _run(command: list[str], folder: Path) -> None:
+    """Run an installer; its output goes to a file in the environment's folder."""
+    log = folder / "build.log"
+    with log.open("ab") as output:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, check=False
+        )
+    if done.returncode:
+        raise BuildFailed(f"{_last_line(log.read_text('utf-8', 'replace'))} (all output: {log})")
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "")

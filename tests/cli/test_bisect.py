@@ -1,0 +1,163 @@
+"""`polybench bisect`: real environments with commits of a real package, whose steps are simulated."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polybench.render import render
+from polybench.runner.bisect import Interrupted, Unmeasurable, search
+from polybench.schema.analyses import BisectDocument, BisectPair
+from tests.commands import refused
+from tests.simulated_machine import Machine, Script
+from tests.versioned_package import install_row, write_package
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+FAST = (
+    *("--engines", "small", "--data", "synthetic", "--batch-size", "16", "--threads", "1", "--no-metrics"),
+    *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "3", "--format", "json"),
+)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> tuple[Path, list[str]]:
+    folder = tmp_path / "small-engine"
+    return folder, write_package(folder, [1.0, 1.0, 1.0, 1.5, 1.5, 1.5])
+
+
+@pytest.fixture
+def run(tmp_path: Path, package: tuple[Path, list[str]]) -> Run:
+    install_row(tmp_path / "site")
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)]),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "POLYBENCH_RESULTS": str(tmp_path / "results"),
+        "PIP_NO_INDEX": "1",
+    }
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "polybench", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+
+    return run
+
+
+def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(
+    run: Run, package: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder, commits = package
+    arguments = ("bisect", commits[0], "main", "--checkout", folder, *FAST)
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["version"] == commits[3][:12]
+    assert document["previous"] == commits[2][:12]
+    assert document["description"] == "Commit 3"
+    assert document["ci95"][0] < 1.5 < document["ci95"][1]
+    assert len(document["pairs"]) <= 1.5 * 2.33 + 6
+    studies = {*(tmp_path / "results").glob("*.json")}
+    again = run(*arguments)
+    assert json.loads(again.stdout) == document
+    assert {*(tmp_path / "results").glob("*.json")} == studies
+    newest = max(studies, key=lambda path: path.name)
+    newest.unlink()  # as if the search had been interrupted before the last pair
+    resumed = run(*arguments)
+    assert json.loads(resumed.stdout)["version"] == document["version"]
+    assert len({*(tmp_path / "results").glob("*.json")} - studies) >= 1
+
+
+def test_ends_that_are_not_two_commits_of_one_history_are_refused(package: tuple[Path, list[str]]) -> None:
+    folder, commits = package
+    given = ("--checkout", folder, "--engines", "fake")
+    assert "expected an older commit" in refused("bisect", commits[3], commits[1], *given)
+    assert "no commit 'missing'" in refused("bisect", "missing", commits[1], *given)
+    assert "expected either" in refused("bisect", "a", "b", "--engines", "fake")
+    assert "expected one engine" in refused("bisect", "a", "b", "--package", "torch", "--engines", "torch,tf")
+
+
+def simulated(machine: Machine, first: int, factor: float, processes: int = 5) -> Callable[[str], BisectPair]:
+    def measure(version: str) -> BisectPair:
+        seconds = 0.020 * (factor if int(version) >= first else 1)
+        scripts = {"torch": Script(0.020), "tf": Script(seconds)}
+        document = machine.measure(scripts, processes=processes, baseline="torch/cpu")
+        comparison = document.result("tf/cpu").vs_baseline
+        assert comparison is not None
+        return BisectPair(version=version, study=document.id, ratio=1 / comparison.speedup)
+
+    return measure
+
+
+VERSIONS = [str(number) for number in range(65)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "processes"),
+    [({}, 5), ({"drift": 0.02}, 5), ({"bursts": 0.1}, 5), ({"slow_processes": 0.05}, 16)],
+    ids=["steady", "drifting", "busy", "bimodal"],
+)
+def test_one_slow_commit_of_64_is_found_on_a_simulated_machine(machine: dict[str, float], processes: int) -> None:
+    right = wrong = 0
+    for seed in range(20):
+        document = search(VERSIONS, [], simulated(Machine(seed=seed, **machine), 1 + 3 * seed, 1.1, processes))
+        right += document.version == str(1 + 3 * seed)
+        wrong += document.version not in (None, str(1 + 3 * seed))
+        assert len(document.pairs) <= 1.5 * 6 + 6
+    assert wrong == 0
+    assert right >= 19
+
+
+def test_versions_that_cannot_be_measured_are_skipped() -> None:
+    measure = simulated(Machine(seed=1, process=0.001), 40, 1.1)
+
+    def fails(version: str) -> BisectPair:
+        if 38 <= int(version) <= 41:
+            raise Unmeasurable("does not compile")
+        return measure(version)
+
+    document = search(VERSIONS, [], fails)
+    assert (document.previous, document.version) == ("37", "42")
+    assert {*document.skipped} <= {"38", "39", "40", "41"}
+    assert "38, 39, 40, 41 could not be measured" in render(document, "table")
+
+
+def test_an_end_that_cannot_be_measured_is_an_error() -> None:
+    def fails(_: str) -> BisectPair:
+        raise Unmeasurable("does not compile")
+
+    with pytest.raises(Unmeasurable, match="does not compile"):
+        search(VERSIONS, [], fails)
+
+
+def test_an_interrupted_search_keeps_its_pairs() -> None:
+    measure, taken = simulated(Machine(seed=4), 20, 1.1), 0
+
+    def interrupted(version: str) -> BisectPair:
+        nonlocal taken
+        taken += 1
+        if taken == 5:
+            raise Interrupted
+        return measure(version)
+
+    document = search(VERSIONS, [], interrupted)
+    assert (document.interrupted, document.version, len(document.pairs)) == (True, None, 4)
+    assert search(VERSIONS, [*document.pairs], measure).version == "20"
+
+
+def test_the_table_of_each_outcome() -> None:
+    pairs = [BisectPair(version="b", study="s", ratio=1.1)] * 3
+    found = BisectDocument(
+        subject="torch", engine="torch", versions=["a", "b"], pairs=pairs, processes=5, version="b", previous="a",
+        probability=1.0, ratio=1.1, ci95=(1.08, 1.12),
+    )  # fmt: skip
+    text = render(found, "table")
+    assert "slower since b: the step time changed by +10.0% [+8.0%, +12.0%] over a; 3 pairs" in " ".join(text.split())
+    assert render(found, "csv").splitlines() == ["version,study,ratio", *["b,s,1.1"] * 3]
+    equal = search(["a", "b"], [], lambda version: BisectPair(version=version, study="s", ratio=1.0))
+    assert len(equal.pairs) == 6
+    assert "b does not differ measurably from a" in " ".join(render(equal, "table").split())
