@@ -103,9 +103,14 @@ class ConfigurationFailed(PolybenchError):
     __module__ = "polybench"
 
 
+def validation_problem(error: Exception) -> str:
+    """Return msgspec's message without its place; every number above 0 is at least 1e-100."""
+    return str(error).partition(" - at ")[0].replace("`float` >= 1e-100", "a number above 0")
+
+
 def format_validation_error(error: Exception) -> str:
     """Return msgspec's message with the field as users know it: `engines`, not "at `$.engines`"."""
-    problem, _, where = str(error).partition(" - at ")
+    problem, where = validation_problem(error), str(error).partition(" - at ")[2]
     field = where.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
     return f"{field}: {problem}" if field else problem
 

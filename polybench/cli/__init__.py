@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand
 
 from polybench import errors
@@ -73,7 +74,7 @@ app = typer.Typer(
 def _help(command: Callable[..., None]) -> str:
     """Return a command's docstring with one line per paragraph, for typer to wrap at the terminal's width."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {

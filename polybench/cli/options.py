@@ -21,7 +21,7 @@ import typer
 
 from polybench.cli.completion import column_names, engine_names, model_names, one_of, several_of
 from polybench.cli.output import OutputOptions
-from polybench.errors import BadInput, lookup_or_suggest, split_names
+from polybench.errors import BadInput, lookup_or_suggest, split_names, validation_problem
 from polybench.networks import MODELS
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS, TABLE_FORMATS, check_format
@@ -518,7 +518,7 @@ def make_study(**fields: Any) -> Study:
         if "enum" in text and given not in words:  # the field accepts a few words only
             lookup_or_suggest(str(given), dict.fromkeys(words), RENAME.get(field, field))
         option = f"--{RENAME.get(field, field).replace('_', '-')}" if field else "the study"
-        raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
+        raise BadInput(f"{option}: {validation_problem(error)}") from error
     except UnicodeEncodeError as error:
         raise BadInput(f"invalid name {error.object!r}: expected UTF-8 text") from error
 

@@ -122,3 +122,9 @@ def test_images_of_a_folder_are_counted(tmp_path: Path) -> None:
     assert expected_images(str(tmp_path), "train", (3, 64, 64)) == 4
     assert expected_images("auto", "train", (3, 64, 64)) == 12_500
     assert expected_images("cifar10", "test") == 10_000
+
+
+def test_sequences_of_a_text_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("ab" * 500)
+    assert expected_images(str(tmp_path / "text.txt"), "train", (64,)) == 900 // 64
+    assert expected_images(str(tmp_path / "text.txt"), "test", (64,)) == 100 // 64

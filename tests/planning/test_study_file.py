@@ -115,7 +115,7 @@ BAD = {
     "parity = 'yes'": "1: parity: Expected `bool`, got `str`",
     "seed = 1\n[prices]\n\ncpu = 0.24\ncuda = 'much'": "5: prices: Expected `float`, got `str`",
     "[prices]\ngpu = 1": "2: unknown device 'gpu'",
-    "prices.cpu = 1\nprices.cuda = 0": "2: prices: Expected `float` >= 1e-100",
+    "prices.cpu = 1\nprices.cuda = 0": "2: prices: Expected a number above 0",
     "prices = {cpu = 1, cuda = -inf}": "1: prices",
     "[prices]\ncpu = inf": "2: prices",
     "devices = ['cpu']\n[prices]\ncuda = 1": "3: unknown device with a price 'cuda'",
