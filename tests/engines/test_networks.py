@@ -132,7 +132,9 @@ def test_attention_and_gelu_pass_the_parity_check_to_nine_digits(check: Check, n
     ("bug", "model"),
     [
         *((bug, TEXT) for bug in ("KerasNormEpsilon", "OtherGELU", "NoMask", "UnaddedGradients")),
-        *((bug, PATCHED) for bug in ("OtherGELU", "UnaddedGradients", "FrozenClassToken", "KerasDecay")),
+        *((bug, TEXT) for bug in ("ShiftedMask", "MissingScale", "SoftmaxOverQueries")),
+        *((bug, PATCHED) for bug in ("OtherGELU", "UnaddedGradients", "FrozenClassToken")),
+        *((bug, PATCHED) for bug in ("KerasDecay", "CoupledDecay")),
         ("KerasGELU", WITHOUT_NORMS),
     ],
     ids=lambda value: value.name if isinstance(value, Model) else value,
@@ -146,6 +148,16 @@ def test_injected_bugs_of_transformers_in_tensorflow_fail_the_parity_check(
     assert "float64" in {tensor.part for tensor in parity.tensors if not tensor.passed}
 
 
+@pytest.mark.slow
+def test_attention_from_keras_projections_passes_the_parity_check(
+    workers: Workers, checker: ParityChecker, tmp_path: Path
+) -> None:
+    session = workers("tf")
+    session.request(calls.load("tests.engines.tf.bug_injection:OwnScores"), TIMEOUT)
+    assert_passes(checker.check(session, task("tf", TEXT, 4, 2, tmp_path)), TEXT)
+
+
+@pytest.mark.parametrize("engine", ["torch", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flux", "jax"))])
 @pytest.mark.parametrize(
     ("bug", "model"),
     [
@@ -155,12 +167,16 @@ def test_injected_bugs_of_transformers_in_tensorflow_fail_the_parity_check(
     ],
     ids=lambda value: value.name if isinstance(value, Model) else value,
 )
-def test_injected_bugs_of_transformers_in_pytorch_fail_the_parity_check(
-    bug: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
+def test_injected_bugs_of_transformers_fail_the_parity_check(
+    engine: str, bug: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
 ) -> None:
-    session = workers("torch")
-    session.request(calls.load(f"tests.engines.torch.bug_injection:{bug}"), TIMEOUT)
-    parity = checker.check(session, task("torch", model, 4, 2, tmp_path))
+    session = workers(engine)
+    session.request(calls.load(f"tests.engines.{engine}.bug_injection:{bug}"), TIMEOUT)
+    try:
+        parity = checker.check(session, task(engine, model, 4, 2, tmp_path))
+    finally:
+        if engine == "flux":  # whose tests share a process
+            session.request(calls.load("tests.engines.flux.bug_injection:BugsRemoved"), TIMEOUT)
     assert "float64" in {tensor.part for tensor in parity.tensors if not tensor.passed}
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import keras
+import msgspec
 import numpy as np
 from keras import ops
 
@@ -77,7 +78,7 @@ class _OtherLayer(TensorFlowEngine):
 
 
 correct_gelu, correct_attention = keras_layers._gelu, keras_layers._attend_to_itself
-correct_norm = keras.layers.LayerNormalization
+correct_norm, correct_optimizer = keras.layers.LayerNormalization, keras_optimizers._keras_optimizer
 
 
 class KerasNormEpsilon(_OtherLayer):
@@ -106,6 +107,56 @@ class NoMask(_OtherLayer):
 
     name = "_attend_to_itself"
     wrong = staticmethod(lambda attention, causal, x: correct_attention(attention, False, x))
+
+
+class _OtherScores(_OtherLayer):
+    """Attention from Keras's own projections, with other scores."""
+
+    name = "_attend_to_itself"
+    shift, axis, is_scaled = 0, -1, True
+
+    @classmethod
+    def wrong(cls, attention: Any, causal: bool, x: Any) -> Any:
+        if not attention.built:
+            attention.build(x.shape, x.shape)
+        q, k, v = (dense(x) for dense in (attention._query_dense, attention._key_dense, attention._value_dense))
+        scores = ops.einsum("bqhd,bkhd->bhqk", q, k) / (np.sqrt(q.shape[-1]) if cls.is_scaled else 1.0)
+        if causal:
+            visible = np.tril(np.ones((x.shape[1], x.shape[1]), bool), cls.shift)
+            scores = ops.where(visible, scores, ops.cast(-1e9, scores.dtype))
+        y = attention._output_dense(ops.einsum("bhqk,bkhd->bqhd", ops.softmax(scores, cls.axis), v))
+        return ops.reshape(y, (-1, *x.shape[1:]))  # `einsum` forgets the number of positions
+
+
+class OwnScores(_OtherScores):
+    """Correct, for comparison."""
+
+
+class ShiftedMask(_OtherScores):
+    """Each position sees the next one."""
+
+    shift = 1
+
+
+class MissingScale(_OtherScores):
+    """The scores are not divided by the root of a head's width."""
+
+    is_scaled = False
+
+
+class SoftmaxOverQueries(_OtherScores):
+    """The scores of each key, not of each query, add up to 1."""
+
+    axis = -2
+
+
+class CoupledDecay(_OtherLayer):
+    """The decay of AdamW is added to the gradient."""
+
+    module, name = keras_optimizers, "_keras_optimizer"
+    wrong = staticmethod(
+        lambda optimizer, classes: correct_optimizer(msgspec.structs.replace(optimizer, name="adam"), classes)
+    )
 
 
 class UnaddedGradients(_OtherLayer):
