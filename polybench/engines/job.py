@@ -21,6 +21,7 @@ class NumericalConventions(msgspec.Struct, frozen=True):
     `batch_norm_sums`: batch norm adds up the pixels of a channel in float32, in this many running sums, pixel
     i in sum i modulo their number; 0 is the exact sum.
     `relu_at_zero`: the derivative of ReLU at 0, where it is undefined; the rule is 0.
+    `stores_float32`: what a layer passes on, forward and backward, is rounded to float32.
     `sources` is the location of each rule in the engine's own code.
     """
 
@@ -28,7 +29,12 @@ class NumericalConventions(msgspec.Struct, frozen=True):
     running_variance: Literal["unbiased", "biased"] = "unbiased"
     batch_norm_sums: int = 0
     relu_at_zero: float = 0.0
+    stores_float32: bool = False
     sources: dict[str, str] = {}
+
+    def rounded_to_float32(self) -> NumericalConventions:
+        """Return these rules with plain roundings: activations in float32, which batch norm adds up one by one."""
+        return msgspec.structs.replace(self, batch_norm_sums=1, stores_float32=True)
 
     def each_rule(self) -> Iterator[tuple[str, NumericalConventions]]:
         """Iterate over the declared deviations by name, each with all other rules exact."""

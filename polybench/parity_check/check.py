@@ -36,9 +36,11 @@ from polybench.errors import ConfigurationFailed
 from polybench.parity_check.comparison import (
     ExpectedUpdate,
     State,
+    allow_for_rounding,
     batch_errors,
     evaluation_errors,
     find_zero_gradients,
+    float32_errors,
     float64_errors,
     float64_tolerance,
     known_deviations,
@@ -255,15 +257,20 @@ class ParityChecker:
         for step, next_step in pairwise([*steps, last + 1]):
             weights = actual.weights if step else request.weights
             expected = self._reference_state(request, conventions, weights, step, folder / f"expected{step}")
-            tensors += timed_errors(workload.precision, step, actual, expected, tolerance, zero_gradients)
+            errors = list(timed_errors(workload.precision, step, actual, expected, tolerance, zero_gradients))
             update.apply(step, actual)
             loss = engine.request(calls.run_steps(step, 1), request.timeout)
-            tensors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
+            errors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
             actual = _snapshot(engine, request, folder / "timed", next_step)
-            tensors += update.errors(step + 1, actual.weights)
-            tensors += statistics_errors(
+            errors += update.errors(step + 1, actual.weights)
+            errors += statistics_errors(
                 workload.precision, step + 1, actual.weights, expected.weights, tolerance["statistic"]
             )
+            if workload.precision == "fp32" and not all(error.passed for error in errors):
+                rounding = conventions.rounded_to_float32()
+                rounded = self._reference_state(request, rounding, weights, step, folder / f"rounded{step}")
+                errors = allow_for_rounding(errors, float32_errors(step, rounded, expected, zero_gradients))
+            tensors += errors
         evaluation = request._replace(epoch=evaluated)
         tensors += self._evaluation_errors(engine, evaluation, actual.weights, folder, tolerance["loss"])
         return tensors, conventions

@@ -21,11 +21,14 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Array, Optimizer, apply_update
 from polybench.networks.optimizers import State as OptimizerState
 from polybench.parity_check.comparison import (
+    ROUNDING_FACTOR,
     ExpectedUpdate,
     State,
+    allow_for_rounding,
     batch_errors,
     evaluation_errors,
     find_zero_gradients,
+    float32_errors,
     float64_errors,
     float64_tolerance,
     known_deviations,
@@ -280,6 +283,28 @@ def test_snapshots_without_a_tensor_fail(gradients: dict[str, Any], returned: st
     message = rf"^snapshot: expected bias of shape \(4,\), but the engine returned {returned}$"
     with pytest.raises(ConfigurationFailed, match=message):
         list(timed_errors("fp32", 0, actual, expected, TOLERANCE))
+
+
+def test_tolerances_grow_with_what_float32_moves(tmp_path: Path) -> None:
+    states = {}
+    for name, cancelling, variance in (("expected", 1e-3, 1.0), ("rounded", 1.2e-3, 1.1), ("actual", 1.7e-3, 1.3)):
+        (folder := tmp_path / name).mkdir()
+        np.savez(folder / "g.npz", cancelling=np.array([cancelling]), other=np.array([1.0]))
+        np.savez(folder / "w.npz", running_variance=np.array([variance]))
+        states[name] = State(1.0, folder / "g.npz", folder / "w.npz")
+    comparisons = list(timed_errors("fp32", 0, states["actual"], states["expected"], TOLERANCE))
+    comparisons += statistics_errors("fp32", 1, states["actual"].weights, states["expected"].weights, 1e-4)
+    comparisons.append(TensorComparison("timed", "cancelling", 1, "weight", 0.1, 1e-6))
+    moved = float32_errors(0, states["rounded"], states["expected"])
+    assert moved["cancelling"] == pytest.approx(0.2)
+    allowed = allow_for_rounding(comparisons, moved)
+    widened = {(one.name, one.kind): one.tolerance for one in allowed if one not in comparisons}
+    assert widened == {
+        ("cancelling", "gradient"): pytest.approx(ROUNDING_FACTOR * 0.2),
+        ("cancelling", "size"): pytest.approx(ROUNDING_FACTOR * 0.2),
+        ("running_variance", "statistic"): pytest.approx(ROUNDING_FACTOR * 0.1),
+    }
+    assert [one.kind for one in allowed if not one.passed] == ["weight"]
 
 
 def test_known_deviations_are_those_of_one_declared_rule(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ class _Context(NamedTuple):
     rows: layers.Rows = None
     observe: LayerObserver = _ignore
 
+    def store(self, x: Array) -> Array:
+        """Return what a layer passes on."""
+        return x.astype(np.float32).astype(np.float64) if self.conventions.stores_float32 else x
+
 
 def loss_and_gradients(
     model: Model,
@@ -102,12 +106,12 @@ def _sequence(sequence: Sequence[spec.Layer], x: Array, context: _Context) -> Ou
         if not isinstance(layer, spec.Residual):
             backward = _with_observer(x, y, backward, context.observe)
         backwards.append((layer, backward))
-        x = y
+        x = context.store(y)
 
     def sequence_backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         gradients: dict[str, Array] = {}
         for layer, backward in reversed(backwards):
-            dy, layer_gradients = backward(dy)
+            dy, layer_gradients = backward(context.store(dy))
             gradients = add_gradients(
                 gradients, {_full_name(layer, key): value for key, value in layer_gradients.items()}
             )
