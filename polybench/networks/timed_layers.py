@@ -168,14 +168,14 @@ class _Splitter:
             shape = output_shape
 
     def _name(self, layer: Layer) -> str:
-        """Return a unique name: the layer's own, or the common prefix of a block's layers, or its kind and a
-        number.
+        """Return a unique name: the layer's own, or the common prefix of a block's layers, or its kind and a number,
+        after the prefix if another block has the prefix alone.
         """
         if isinstance(layer, Named):
             return layer.name
         nested_names = [one.name.rpartition(".")[0] for one in walk([layer]) if isinstance(one, Named)]
         prefix = commonpath(name.replace(".", "/") for name in nested_names).replace("/", ".") if nested_names else ""
-        kind = str(layer.__struct_config__.tag)
+        kind = ".".join(filter(None, (prefix, str(layer.__struct_config__.tag))))
         self._counters[kind] += 1
         name = prefix
         while not name or name in self._used_names:
