@@ -10,6 +10,7 @@ from typing import NamedTuple
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.analysis.related_studies import find_layers
 from polybench.errors import BadInput
+from polybench.networks import MODELS
 from polybench.planning.suggested_commands import has_layers
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
@@ -74,4 +75,6 @@ def _script(study: StudyDocument, result: Result) -> str | None:
         return None
     variants = tuple(result.variant.split("+")) if result.variant else ()
     steps = max((len(one) for process in result.nested_step_times for one in process), default=STEPS)
-    return make_script(Configuration(result.engine, variants, result.device), result.workload, steps)
+    return make_script(
+        Configuration(result.engine, variants, result.device), result.workload, steps, MODELS.get(result.workload.model)
+    )

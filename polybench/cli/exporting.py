@@ -13,8 +13,8 @@ from polybench.errors import BadInput
 
 def export(
     network: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="Network: a file, or one of polybench's.")],
-    framework: Annotated[str, typer.Option("--framework", help="Framework of the code: torch, tf, keras or jax.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Python file to write; its weights: .npz.")],
+    framework: Annotated[str, typer.Option("--framework", help="Framework: torch, tf, keras, jax or flux.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write, .py or .jl; its weights: .npz.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the weights, if none are beside the file.")] = 0,
 ) -> None:
     """Write a network as plain code of a framework, with its weights.
@@ -28,8 +28,9 @@ def export(
     from polybench.scripts.network_code import export as write_code
     from polybench.scripts.network_code import read_weights
 
-    if output.suffix != ".py":
-        raise BadInput(f"--output {output}: expected a name that ends in .py")
+    suffix = ".jl" if framework == "flux" else ".py"
+    if output.suffix != suffix:
+        raise BadInput(f"--output {output}: expected a name that ends in {suffix}")
     if not output.resolve().parent.is_dir():
         raise BadInput(f"--output {output}: no such folder: create it first")
     is_from_file = network.endswith(NETWORK_SUFFIX)

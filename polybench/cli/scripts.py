@@ -63,15 +63,19 @@ def scripts(
 
 
 def _script(plan: Plan, configuration: Configuration, steps: int) -> PlainScript | None:
-    from polybench.scripts import extension, make_script
+    from polybench.networks.initial_weights import initial_weights
+    from polybench.scripts import extension, make_script, needs_weights, script_weights
     from polybench.scripts.script_folder import PlainScript
 
-    text = make_script(configuration, plan.workload_of(configuration), steps)
+    workload, model = plan.workload_of(configuration), plan.model
+    text = make_script(configuration, workload, steps, model)
     if text is None:
         return None
+    weights = initial_weights(model, plan.study.seed)
+    arrays = script_weights(configuration, model, weights) if needs_weights(workload) else {}
     name = configuration.name.replace("/", "_").replace(":", "")
     command = [*_shell_prefix(plan), *_interpreter(plan, configuration)]
-    return PlainScript(f"{name}{extension(configuration)}", text, command)
+    return PlainScript(f"{name}{extension(configuration)}", text, command, arrays)
 
 
 def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:
@@ -97,14 +101,15 @@ def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:
     from polybench.scripts.layer import KINDS
 
     networks = (*NETWORKS, *TOKEN_MODELS)
-    reason = f"no plain script for {unsupported_reason(configuration, plan.workload_of(configuration))}"
+    unsupported = unsupported_reason(configuration, plan.workload_of(configuration), model=plan.model)
+    reason = f"no plain script for {unsupported}"
     if plan.model.name in networks:
         return reason
     study = plan.study
     requested = Study(study.engines, study.devices, env=study.env, model=study.model, data=study.data)
     layers = command_line("layers", requested, "--scripts", "FOLDER")
     return (
-        f"{reason}; scripts are hand-written for {', '.join(networks)}."
+        f"{reason}; scripts of all engines exist for {', '.join(networks)}."
         f" A script of the slowest layer, if it is one of {KINDS}: {layers}"
     )
 
@@ -113,7 +118,9 @@ def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps:
     from polybench.scripts.script_folder import INITIAL_STATE
 
     study = plan.study
-    if plan.model.input_kind != "image":
+    if script.arrays:
+        echo("# It reads its weights and inputs from files; write them with: polybench scripts -o FOLDER\n")
+    elif plan.model.input_kind != "image":
         echo("# It reads sequences from a file; write one with: polybench scripts -o FOLDER\n")
     elif study.data == "synthetic":
         echo("# It reads synthetic images from a file; write one with: polybench scripts -o FOLDER\n")

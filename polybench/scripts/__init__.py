@@ -1,7 +1,8 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
 `polybench scripts` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
-template that trains all networks (`train_*`), and a program for a single layer (`layer_*`). Lines `#: if NAMES` and
+template for networks written by hand (`train_*`), one for any other network (`train_any_*`), whose layers
+`network_code` writes, and a program for a single layer (`layer_*`). Lines `#: if NAMES` and
 `#: end` enclose sections for some networks or engines only; a study's settings replace the constants. No file has
 the name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
 """
@@ -14,16 +15,22 @@ import sys
 from collections.abc import Mapping, Set
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
+from polybench.errors import BadInput
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
+from polybench.scripts.network_code import write_code
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
 
-# ADD A NETWORK: its name, and a section in each template.
+# ADD A NETWORK written by hand: its name, and a section in each template.
 NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
 TOKEN_MODELS = ("imdb-bilstm",)
 """Networks with token inputs."""
@@ -34,6 +41,13 @@ _TEMPLATES = {
     "jax": "train_jax.py",
     "keras": "train_keras.py",
 }
+_ANY_NETWORK = {
+    "flux": "train_any_flux.jl",
+    "torch": "train_any_torch.py",
+    "tf": "train_any_keras.py",
+    "jax": "train_any_jax.py",
+    "keras": "train_any_keras.py",
+}
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools),
     "torch": ("channels_last", "compile", "foreach"),
@@ -42,20 +56,39 @@ _VARIANTS = {
 }
 """Variants that are a constant of the script."""
 _TOKEN_VARIANTS = {"flux": _VARIANTS["flux"]}
+_ANY_NETWORK_VARIANTS = {**_VARIANTS, "torch": ("compile",)}
+_ANY_NETWORK_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 
 
-def make_script(configuration: Configuration, workload: Workload, steps: int) -> str | None:
-    """Return the script that trains this configuration's network and times `steps` steps; None if unsupported."""
-    if unsupported_reason(configuration, workload, steps):
+def make_script(configuration: Configuration, workload: Workload, steps: int, model: Model | None = None) -> str | None:
+    """Return the script that trains this configuration's network and times `steps` steps; None if unsupported.
+
+    Networks that nobody has written by hand need the `model`, and a file of weights beside the script, which
+    `script_weights` returns.
+    """
+    if unsupported_reason(configuration, workload, steps, model):
         return None
-    optimizer, of_tokens = workload.optimizer, workload.model in TOKEN_MODELS
+    engine, of_tokens = configuration.engine, workload.model in TOKEN_MODELS
     constants: dict[str, object] = {
-        "LEARNING_RATE": optimizer.learning_rate,
+        "LEARNING_RATE": workload.optimizer.learning_rate,
         "UNTIMED_STEPS": WARMUP_STEPS_PER_BLOCK,
         "STEPS": steps,
     }
-    if not of_tokens:
-        constants["MOMENTUM"] = optimizer.momentum
+    constants |= _machine_constants(configuration, workload)
+    if model is not None and needs_weights(workload):
+        text = _any_network(configuration, workload, model, constants)
+    else:
+        if not of_tokens:
+            constants["MOMENTUM"] = workload.optimizer.momentum
+        sections = {engine, workload.model, "tokens" if of_tokens else "images"}
+        text = render(_TEMPLATES[engine], sections, constants)
+    text = text.replace("Train `lenet`", f"Train `{workload.model.partition('~')[0]}`", 1)
+    return text.replace("in plain Keras", "in plain TensorFlow", 1) if engine == "tf" else text
+
+
+def _machine_constants(configuration: Configuration, workload: Workload) -> dict[str, object]:
+    """Return the constants for threads, device and variants."""
+    constants: dict[str, object] = {}
     if configuration.engine == "flux":
         julia_threads, blas_threads = threads(workload.threads, configuration.variants)
         constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
@@ -63,40 +96,102 @@ def make_script(configuration: Configuration, workload: Workload, steps: int) ->
         constants["THREADS"] = workload.threads
     if configuration.engine != "keras":
         constants |= {"DEVICE": configuration.device, "TF32": workload.precision == "tf32"}
-    elif not of_tokens:
+    elif workload.model not in TOKEN_MODELS:
         constants["BACKEND"] = configuration.variant or "tensorflow"
     if configuration.engine in ("torch", "tf"):
         constants |= {switch.upper(): switch in configuration.variants for switch in _variants(configuration, workload)}
-    sections = {configuration.engine, workload.model, "tokens" if of_tokens else "images"}
-    text = render(_TEMPLATES[configuration.engine], sections, constants)
-    text = text.replace("Train `lenet`", f"Train `{workload.model}`", 1)
-    return text.replace("in plain Keras", "in plain TensorFlow", 1) if configuration.engine == "tf" else text
+    return constants
+
+
+def _any_network(configuration: Configuration, workload: Workload, model: Model, constants: dict[str, object]) -> str:
+    engine, optimizer = configuration.engine, workload.optimizer
+    sections = {engine, optimizer.name, "images" if len(model.input_shape) == 3 else "tokens"}
+    if model.label_smoothing or engine != "flux":  # Flux rejects 0
+        constants["LABEL_SMOOTHING"] = model.label_smoothing
+        sections.add("smoothing")
+    if "images" in sections:
+        constants["SHAPE"] = model.input_shape
+    if engine in ("tf", "keras", "flux"):
+        constants["CLASSES"] = model.classes
+    if engine not in ("tf", "keras") or optimizer.name == "adamw":
+        constants["WEIGHT_DECAY"] = optimizer.weight_decay
+    for section, settings in _settings_of(optimizer).items():
+        sections.add(section)
+        constants |= settings
+    code = write_code(model, initial_weights(model, 0), engine)
+    return render(_ANY_NETWORK[engine], sections, constants).replace("# <network>\n", code.network)
+
+
+def _settings_of(optimizer: Optimizer) -> Mapping[str, Mapping[str, object]]:
+    """Return the constants of an optimizer's optional settings by the section that uses them."""
+    settings: dict[str, Mapping[str, object]] = {}
+    if optimizer.momentum is not None:
+        settings["velocity"] = {"MOMENTUM": optimizer.momentum}
+    if optimizer.betas is not None:
+        settings["betas"] = {"BETAS": optimizer.betas}
+    if optimizer.gradient_clip:
+        settings["clip"] = {"GRADIENT_CLIP": optimizer.gradient_clip}
+    if optimizer.cosine_steps:
+        settings["cosine"] = {
+            "WARMUP_STEPS": optimizer.warmup_steps,
+            "COSINE_STEPS": optimizer.cosine_steps,
+            "MIN_LEARNING_RATE": optimizer.min_learning_rate,
+        }
+    return settings
+
+
+def needs_weights(workload: Workload) -> bool:
+    """Return True if the scripts of this network read their weights from a file beside them."""
+    return workload.model not in (*NETWORKS, *TOKEN_MODELS)
+
+
+def script_weights(configuration: Configuration, model: Model, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arrays of the .npz file beside a script, in the framework's own layout."""
+    return write_code(model, weights, configuration.engine).arrays
 
 
 def _variants(configuration: Configuration, workload: Workload) -> tuple[str, ...]:
     """Return the variants that the configuration's script supports."""
-    return (_TOKEN_VARIANTS if workload.model in TOKEN_MODELS else _VARIANTS).get(configuration.engine, ())
+    tables = {workload.model in TOKEN_MODELS: _TOKEN_VARIANTS, needs_weights(workload): _ANY_NETWORK_VARIANTS}
+    return tables.get(True, _VARIANTS).get(configuration.engine, ())
 
 
-def unsupported_reason(configuration: Configuration, workload: Workload, steps: int = 1) -> str:
+def unsupported_reason(
+    configuration: Configuration, workload: Workload, steps: int = 1, model: Model | None = None
+) -> str:
     """Return the setting of this configuration that scripts do not support; "" if all are supported."""
-    optimizer = workload.optimizer
-    plain = optimizer.name == ("adam" if workload.model in TOKEN_MODELS else "momentum") and not optimizer.weight_decay
+    optimizer, is_any = workload.optimizer, needs_weights(workload)
+    templates = _ANY_NETWORK if is_any else _TEMPLATES
+    if is_any:
+        can_decay = optimizer.name == "adamw" or configuration.engine not in ("tf", "keras")
+        is_plain = optimizer.name in _ANY_NETWORK_OPTIMIZERS and (can_decay or not optimizer.weight_decay)
+    else:
+        name = "adam" if workload.model in TOKEN_MODELS else "momentum"
+        is_plain = optimizer.name == name and not optimizer.weight_decay and not optimizer.gradient_clip
+    has_cosine = is_any and bool(optimizer.cosine_steps)
     rates = optimizer.constant_rate_segments(0, WARMUP_STEPS_PER_BLOCK + steps)  # a later change has no effect
     in_float32 = ("fp32",) if configuration.engine == "keras" else ("fp32", "tf32")
     missing = {
         "the forward pass": workload.is_forward_pass,
         f"the engine {configuration.engine}": configuration.engine not in _TEMPLATES,
+        f"the network {workload.model} in {configuration.engine}": configuration.engine not in templates,
+        f"the network {workload.model}": is_any and model is None,
         f"the variant {configuration.variant}": not set(configuration.variants)
         <= set(_variants(configuration, workload)),
-        f"the network {workload.model}": workload.model not in (*NETWORKS, *TOKEN_MODELS),
         f"{workload.replicas} replicas": workload.replicas > 1,
         f"the precision {workload.precision}": workload.precision not in in_float32,
         f"{configuration.engine} on {configuration.device}": configuration.engine in ("flux", "keras")
         and configuration.device != "cpu",
-        f"these settings of the optimizer {optimizer.name}": not plain or len(rates) > 1,
+        f"these settings of the optimizer {optimizer.name}": not is_plain or (len(rates) > 1 and not has_cosine),
     }
-    return next((setting for setting, is_missing in missing.items() if is_missing), "")
+    if reason := next((setting for setting, is_missing in missing.items() if is_missing), ""):
+        return reason
+    try:
+        if is_any and model is not None:
+            write_code(model, initial_weights(model, 0), configuration.engine)
+    except BadInput as error:
+        return f"the network {workload.model}: {error}"
+    return ""
 
 
 def make_command(configuration: Configuration, workload: Workload, folder: Path) -> tuple[Path, list[str]]:

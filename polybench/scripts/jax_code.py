@@ -11,7 +11,7 @@ from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.scripts.network_code import Code
 
-_TEMPLATE = '''"""{name} in plain JAX, with the weights in the file beside this one."""
+_IMPORTS = '''"""{name} in plain JAX, with the weights in the file beside this one."""
 
 from pathlib import Path
 
@@ -21,7 +21,8 @@ import numpy as np
 from jax import lax
 
 
-{helpers}
+'''
+_NETWORK = '''{helpers}
 def network(w, x, key=None):
     """Logits (batch, ..., {classes}) of inputs (batch, {shape}), and the new running statistics.
 
@@ -83,8 +84,8 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
     kinds = {str(layer.__struct_config__.tag) for layer in spec.walk(model.layers)}
     kinds |= {_NEEDS[kind] for kind in kinds & set(_NEEDS)}
     return Code(
-        _TEMPLATE.format(
-            name=model.name.partition("~")[0],
+        _IMPORTS.format(name=model.name.partition("~")[0]),
+        _NETWORK.format(
             helpers="\n\n".join(text for kind, text in _HELPERS.items() if kind in kinds) + "\n",
             classes=model.classes,
             shape=", ".join(map(str, model.input_shape)),

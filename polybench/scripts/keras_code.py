@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from polybench.engines.shared.keras_layout import flattened_shapes, tables, to_keras
@@ -12,7 +12,7 @@ from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS
 from polybench.scripts.network_code import Code, identifier
 
-_TEMPLATE = '''"""{name} in plain Keras, with the weights in the file beside this one."""
+_IMPORTS = '''"""{name} in plain Keras, with the weights in the file beside this one."""
 
 from pathlib import Path
 
@@ -20,7 +20,8 @@ import keras
 import numpy as np
 from keras import layers
 
-inputs = keras.Input({shape}{dtype})
+'''
+_NETWORK = """{classes}inputs = keras.Input({shape}{dtype})
 x = inputs
 {body}
 network = keras.Model(inputs, x)
@@ -28,18 +29,52 @@ network = keras.Model(inputs, x)
 with np.load(Path(__file__).with_suffix(".npz")) as weights:
     for layer in network.layers:
         layer.set_weights([weights[f"{{layer.name}}/{{number}}"] for number in range(len(layer.weights))])
-'''
+"""
+
+
+_CLASSES = {
+    "Positions": """class Positions(layers.Layer):
+    def __init__(self, length, name):
+        super().__init__(name=name)
+        self.length = length
+
+    def build(self, shape):
+        self.weight = self.add_weight((self.length, shape[-1]), name="weight")
+
+    def call(self, x):
+        return x + self.weight[: x.shape[1]]
+""",
+    "ClassToken": """class ClassToken(layers.Layer):
+    def build(self, shape):
+        self.token = self.add_weight((shape[-1],), name="token")
+
+    def call(self, x):
+        token = keras.ops.broadcast_to(self.token, (keras.ops.shape(x)[0], 1, x.shape[2]))
+        return keras.ops.concatenate([token, x], axis=1)
+""",
+    "TiedDense": """class TiedDense(layers.Layer):
+    def __init__(self, owner, name):
+        super().__init__(name=name)
+        self.owner = owner
+
+    def call(self, x):
+        if isinstance(self.owner, layers.Embedding):
+            return keras.ops.matmul(x, keras.ops.transpose(self.owner.embeddings))
+        return keras.ops.matmul(x, self.owner.kernel)
+""",
+}
+"""Classes by name, for what Keras has no layer for."""
 
 
 def write(model: Model, weights: Mapping[str, Any]) -> Code:
     """Return the model's code, and its layers' weights in Keras's order and layout: `LAYER/0` and so on."""
     channels, *spatial = model.input_shape
     shape = (*spatial, channels) if len(spatial) == 2 else model.input_shape
-    text = _TEMPLATE.format(
-        name=model.name.partition("~")[0],
+    network = _NETWORK.format(
+        classes="".join(f"{_CLASSES[kind]}\n\n" for kind in _CLASSES if kind in _kinds(model)),
         shape=shape,
         dtype=', dtype="int32"' if model.vocabulary_size else "",
-        body="\n".join(_sequence(model.layers, "x", 0)),
+        body="\n".join(_sequence(model.layers, "x", 0, _owners(model))),
     )
     flattened, are_tables = flattened_shapes(model), tables(model.layers)
     arrays = {}
@@ -49,7 +84,24 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
                 name = f"{layer.name}.{part}"
                 value = to_keras(weights[name], flattened.get(name), is_table=name in are_tables)
                 arrays[f"{identifier(layer.name)}/{number}"] = value.reshape(_shape(layer, part, value.shape))
-    return Code(text, arrays)
+    for layer in spec.walk(model.layers):
+        if isinstance(layer, spec.Dense) and layer.tied:  # Keras lists the owner's weights as those of this layer, too
+            owner, name = identifier(layer.tied), identifier(layer.name)
+            arrays |= {f"{name}/{key.rpartition('/')[2]}": arrays[key] for key in arrays if key.startswith(f"{owner}/")}
+    return Code(_IMPORTS.format(name=model.name.partition("~")[0]), network, arrays)
+
+
+def _kinds(model: Model) -> set[str]:
+    """Return the names of the classes that the model needs and Keras does not have."""
+    return {
+        "TiedDense" if isinstance(layer, spec.Dense) and layer.tied else type(layer).__name__
+        for layer in spec.walk(model.layers)
+    }
+
+
+def _owners(model: Model) -> set[str]:
+    """Return the names of the layers whose weight another layer uses."""
+    return {layer.tied for layer in spec.walk(model.layers) if isinstance(layer, spec.Dense) and layer.tied}
 
 
 def _parts(layer: spec.Named) -> Sequence[str]:
@@ -78,26 +130,41 @@ def _is_depthwise(layer: spec.Conv) -> bool:
     return layer.groups > 1 and layer.groups == layer.inputs
 
 
-def _sequence(sequence: Sequence[spec.Layer], x: str, depth: int) -> Iterator[str]:
-    """Yield the lines of layers that change the variable `x`."""
+def _sequence(sequence: Sequence[spec.Layer], x: str, depth: int, owners: Set[str]) -> Iterator[str]:
+    """Yield the lines of layers that change the variable `x`; `owners` are layers whose weights others use."""
     for layer in sequence:
         if isinstance(layer, spec.Residual):
             shortcut = f"shortcut{depth or ''}"
             yield f"{shortcut} = {x}"
-            yield from _sequence(layer.body, x, depth + 1)
-            yield from _sequence(layer.shortcut, shortcut, depth + 1)
+            yield from _sequence(layer.body, x, depth + 1, owners)
+            yield from _sequence(layer.shortcut, shortcut, depth + 1, owners)
             yield f"{x} = layers.add([{x}, {shortcut}])"
             continue
-        name = f', name="{identifier(layer.name)}"' if isinstance(layer, spec.Named) else ""
         if isinstance(layer, spec.Conv) and layer.pad and _padding(layer) == "valid":
             yield f"{x} = layers.ZeroPadding2D({layer.pad})({x})"
-        if isinstance(layer, spec.Attention):
+        if isinstance(layer, spec.FirstPosition):
+            yield f"{x} = {x}[:, 0]"
+        elif isinstance(layer, spec.GELU):
+            yield f"{x} = keras.ops.gelu({x}, approximate={layer.approximate == 'tanh'})"
+        elif isinstance(layer, spec.Named) and layer.name in owners:
+            yield f"{identifier(layer.name)} = {_made(layer)}"
+            yield f"{x} = {identifier(layer.name)}({x})"
+        elif isinstance(layer, spec.Attention):
             causal = ", use_causal_mask=True" if layer.causal else ""
-            yield f"{x} = {_layer(layer)[:-1]}{name})({x}, {x}{causal})"
+            yield f"{x} = {_made(layer)}({x}, {x}{causal})"
         else:
-            yield f"{x} = {_layer(layer)[:-1]}{name})({x})"
+            yield f"{x} = {_made(layer)}({x})"
         if isinstance(layer, spec.Patches):
             yield f"{x} = layers.Reshape((-1, {layer.outputs}))({x})"
+
+
+def _made(layer: spec.Layer) -> str:
+    """Return the call that makes a Keras layer, with its name."""
+    made = _layer(layer)
+    if not isinstance(layer, spec.Named):
+        return made
+    comma = "" if made.endswith("()") else ", "
+    return f'{made[:-1]}{comma}name="{identifier(layer.name)}")'
 
 
 def _padding(layer: spec.Conv) -> str:
@@ -117,6 +184,12 @@ def _layer(layer: spec.Layer) -> str:  # noqa: C901, PLR0911, PLR0912 - a line f
             return f"layers.Conv2D({layer.outputs}, {layer.size}, strides={layer.size}, use_bias={layer.bias})"
         case spec.Dense(tied=None):
             return f"layers.Dense({layer.outputs}, use_bias={layer.bias})"
+        case spec.Dense():
+            return f"TiedDense({identifier(str(layer.tied))})"
+        case spec.Positions():
+            return f"Positions({layer.length})"
+        case spec.ClassToken():
+            return "ClassToken()"
         case spec.BatchNorm():
             momentum = round(1 - layer.momentum, 12)  # Keras's is the weight of the old value
             return f"layers.BatchNormalization(momentum={momentum!r}, epsilon={layer.epsilon!r})"
@@ -140,8 +213,6 @@ def _layer(layer: spec.Layer) -> str:  # noqa: C901, PLR0911, PLR0912 - a line f
             return "layers.ReLU(max_value=6)"
         case spec.SiLU():
             return 'layers.Activation("silu")'
-        case spec.GELU(approximate="none"):
-            return 'layers.Activation("gelu")'
         case spec.Flatten():
             return "layers.Flatten()"
         case spec.Embedding():

@@ -19,16 +19,20 @@ FRAMEWORKS = {
     "tf": "keras_code:write",
     "keras": "keras_code:write",
     "jax": "jax_code:write",
+    "flux": "flux_code:write",
 }
 """Function of each framework: (network, canonical weights) -> `Code`."""
 
-_WITHOUT_CODE = ("flux", "lux")
+_WITHOUT_CODE = ("lux",)
 
 
 class Code(NamedTuple):
-    """The text of a program, and the arrays of the .npz file beside it, in the framework's own layout."""
+    """A program: its first lines, with the imports; the lines that make `network`, with the weights of the .npz file
+    beside the program; and the arrays of that file, in the framework's own layout.
+    """
 
-    text: str
+    imports: str
+    network: str
     arrays: Mapping[str, Any]
 
 
@@ -38,14 +42,22 @@ def export(model: Model, weights: Mapping[str, Any], framework: str, output: Pat
     Raises BadInput for a framework that polybench cannot write, or a layer that has no plain code there.
     """
     if framework in _WITHOUT_CODE:
-        raise BadInput(f"--framework {framework}: polybench writes no Julia code yet: expected {', '.join(FRAMEWORKS)}")
-    function = resolve_name(f"{__package__}.{lookup_or_suggest(framework, FRAMEWORKS, 'framework')}")
-    code: Code = function(model, weights)
+        raise BadInput(
+            f"--framework {framework}: polybench writes no code for it yet: expected {', '.join(FRAMEWORKS)}"
+        )
+    code = write_code(model, weights, framework)
     arrays: dict[str, Any] = dict(code.arrays)
     path = output.resolve()
     with atomic_write(path.with_suffix(".npz")) as npz, atomic_write(path) as file:
         np.savez(npz, **arrays)
-        file.write(code.text.encode())
+        file.write((code.imports + code.network).encode())
+
+
+def write_code(model: Model, weights: Mapping[str, Any], framework: str) -> Code:
+    """Return the program; raises BadInput for an unknown framework, or a layer that has no plain code there."""
+    function = resolve_name(f"{__package__}.{lookup_or_suggest(framework, FRAMEWORKS, 'framework')}")
+    code: Code = function(model, weights)
+    return code
 
 
 def read_weights(model: Model, network: Path, seed: int) -> tuple[dict[str, Any], str]:

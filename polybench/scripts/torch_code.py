@@ -13,7 +13,7 @@ from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 from polybench.scripts.network_code import Code, identifier
 
-_TEMPLATE = '''"""{name} in plain PyTorch, with the weights in the file beside this one."""
+_IMPORTS = '''"""{name} in plain PyTorch, with the weights in the file beside this one."""
 
 from pathlib import Path
 
@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import nn
 
 
-class Network(nn.Module):
+'''
+_NETWORK = '''class Network(nn.Module):
     """{summary}."""
 
     def __init__(self) -> None:
@@ -56,15 +57,14 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
     lines = list(_sequence(model.layers, model.input_shape, "x", 0))
     setup = [f"        {line}" for one in lines for line in one.setup]
     forward = [f"        {line}" for one in lines for line in one.forward]
-    text = _TEMPLATE.format(
-        name=model.name.partition("~")[0],
+    network = _NETWORK.format(
         summary=model.summary,
         setup="\n".join(setup),
         forward="\n".join(forward),
         classes=model.classes,
         shape=", ".join(map(str, model.input_shape)),
     )
-    return Code(text, dict(_state(model, weights)))
+    return Code(_IMPORTS.format(name=model.name.partition("~")[0]), network, dict(_state(model, weights)))
 
 
 def _sequence(layers: Sequence[spec.Layer], shape: spec.Shape, x: str, depth: int) -> Iterator[Lines]:

@@ -12,6 +12,7 @@ import pytest
 from polybench.data import open_dataset
 from polybench.data.batches import batch_stream
 from polybench.machine import cores
+from polybench.planning.study_file import read_network
 from tests.commands import printed, refused
 
 MY_NET = Path(__file__).parents[2] / "examples" / "my_net.toml"
@@ -37,13 +38,14 @@ def test_the_output_for_one_configuration_is_a_program():
     assert "LEARNING_RATE = 0.5" in ast.unparse(tree)
 
 
-def test_a_network_file_without_a_script_suggests_scripts_of_layers():
-    output = scripts("--engines", "torch", "--model", MY_NET, "--data", "synthetic")
-    assert "no plain script for the network my_net~" in output
-    assert "hand-written for lenet, resnet32, dlframeworks-cnn, imdb-bilstm" in output
+def test_a_network_without_a_script_suggests_scripts_of_layers():
+    options = ("--optimizer", "adam", "--learning-rate", "0.001", "--data", "synthetic")
+    output = scripts("--engines", "jax", "--model", "char-lstm", *options)
+    assert "no plain script for the network char-lstm: lstm: polybench writes no JAX code" in output
+    assert "scripts of all engines exist for lenet, resnet32, dlframeworks-cnn, imdb-bilstm" in output
     command = output.partition("pooling and ReLU: ")[2].split()
     assert command[:2] == ["polybench", "layers"]
-    assert command[command.index("--model") + 1] == "my_net.toml"
+    assert command[command.index("--model") + 1] == "char-lstm"
     assert command[-2:] == ["--scripts", "FOLDER"]
 
 
@@ -100,6 +102,17 @@ def test_a_folder_contains_only_what_its_scripts_need(small_data, tmp_path):
     assert (drawn[..., 1:].reshape(5, 8, 3, 32, 32) == dataset.images[indices]).all()
 
 
+def test_a_script_for_a_network_file_has_its_weights_beside_it(small_data, tmp_path):
+    options = ("--engines", "torch,jax", "--model", MY_NET, "--seed", "5", *OPTIONS)
+    assert "# It reads its weights and inputs from files; write them with: " in scripts(*options)
+    scripts("-o", tmp_path / "scripts", *options)
+    with np.load(tmp_path / "scripts" / "jax_cpu.npz") as weights:
+        assert {name: weights[name].shape for name in weights} == read_network(str(MY_NET)).tensor_shapes()
+    assert "(3, 32, 32)" in (tmp_path / "scripts" / "torch_cpu.py").read_text()
+    with np.load(tmp_path / "scripts" / "torch_cpu.npz") as state:
+        assert "stem.weight" in state
+
+
 @pytest.mark.slow
 def test_the_scripts_of_a_folder_run(small_data, tmp_path):
     pytest.importorskip("torch")
@@ -128,7 +141,11 @@ def test_scripts_use_the_environments_of_their_configurations(small_data, tmp_pa
     ("options", "reason"),
     [
         (["--engines", "tf+keras_fit"], "the variant keras_fit"),
-        (["--engines", "torch", "--model", "catdog-2"], "the network catdog-2; scripts are hand-written for lenet, "),
+        (["--engines", "tf", "--model", MY_NET, "--weight-decay", "0.1"], "these settings of the optimizer momentum"),
+        (
+            ["--engines", "torch", "--model", MY_NET, "--optimizer", "rmsprop"],
+            "these settings of the optimizer rmsprop",
+        ),
         (["--engines", "torch", "--precision", "bf16"], "the precision bf16"),
         (["--engines", "torch", "--optimizer", "adam"], "these settings of the optimizer adam"),
     ],

@@ -107,10 +107,11 @@ def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(netw
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("lenet", "--framework", "flux", "-o", "net.py"), "polybench writes no Julia code yet"),
+        (("lenet", "--framework", "lux", "-o", "net.py"), "polybench writes no code for it yet"),
+        (("lenet", "--framework", "flux", "-o", "net.py"), "expected a name that ends in .jl"),
         (("lenet", "--framework", "pytorch", "-o", "net.py"), "did you mean 'torch'"),
         (("lenet", "--framework", "torch", "-o", "net.txt"), "expected a name that ends in .py"),
-        (("char-gpt", "--framework", "keras", "-o", "net.py"), "positions: Keras has no layer"),
+        (("imdb-bilstm", "--framework", "flux", "-o", "net.jl"), "polybench writes no Flux code for LSTM"),
         (("imdb-bilstm", "--framework", "jax", "-o", "net.py"), "polybench writes no JAX code for LSTM"),
     ],
 )

@@ -16,6 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from polybench.api.options import build_study
 from polybench.cli import app as cli
 from polybench.cli.export_weights import weights
 from polybench.data import synthetic
@@ -34,7 +35,7 @@ from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Study, Workload, configuration_grid
-from polybench.scripts import NETWORKS, TOKEN_MODELS, make_command, make_script, render
+from polybench.scripts import NETWORKS, TOKEN_MODELS, make_command, make_script, render, script_weights
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests import small_datasets
 from tests.engines.conftest import FAST_COMPILATION
@@ -118,7 +119,7 @@ def write_initial_state(plan, folder, tmp_path):
 
 def run_script(plan, tmp_path, inputs):
     script, command = make_command(plan.configurations[0], plan.workload, tmp_path)
-    text = DROPOUT.sub("0.0", make_script(plan.configurations[0], plan.workload, TIMED))
+    text = DROPOUT.sub("0.0", make_script(plan.configurations[0], plan.workload, TIMED, plan.model))
     assert text.count(BLOCKS) == (plan.model is RESNET8)
     script.write_text(text.replace(BLOCKS, ONE_BLOCK))
     if script.suffix == ".jl":
@@ -169,6 +170,59 @@ def test_a_script_for_tokens_trains_like_the_engine(engine, workers, tmp_path, m
     write_folder(tmp_path / "written", dataset, batches, initial_weights(plan.model, SEED), [])
     printed = run_script(plan, tmp_path, [tmp_path / "written" / name for name in (INITIAL_STATE, IMAGES)])
     assert printed["losses"] == pytest.approx(expected, rel=1e-5)
+    assert len(set(expected)) == 2 + TIMED
+    assert len(printed["step_seconds"]) == TIMED
+
+
+WARMED_UP = """
+classes = 10
+input = { channels = 3, height = 32, width = 32 }
+layers = [
+  { type = "conv", outputs = 6, kernel = 3, stride = 2 },
+  { type = "relu" },
+  { type = "flatten" },
+  { type = "dense", outputs = 10 },
+]
+
+[training]
+optimizer = "momentum"
+learning_rate = 0.05
+gradient_clip = 0.5
+warmup_steps = 2
+cosine_steps = 9
+min_learning_rate = 0.01
+"""
+
+
+# Networks that nobody has written by hand: AdamW, clipping, warm-up and ties; class token, positions and smoothed
+# labels; batch norm and depthwise convolutions, which magnify rounding from step to step; a rate that changes.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [
+        *(("char-gpt", engine) for engine in (*FRAMEWORKS, "torch+compile", "keras+jax", "keras+torch")),
+        *(
+            pytest.param(model, engine, marks=pytest.mark.exhaustive)
+            for model in ("vit-cifar", "mobile-cifar", "warmed_up.toml")
+            for engine in FRAMEWORKS
+        ),
+    ],
+)
+def test_a_script_for_any_network_trains_like_the_engine(model, engine, workers, tmp_path, monkeypatch):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 200)
+    (tmp_path / "warmed_up.toml").write_text(WARMED_UP)
+    network = str(tmp_path / model) if model.endswith(".toml") else model
+    options = {"engines": (engine,), "devices": ("cpu",), "model": network, "data": "synthetic", "batch_size": 8}
+    plan = resolve(build_study(options | {"seed": SEED, "threads": 1}))
+    expected = losses_of_engine(workers(plan.configurations[0].engine), plan, tmp_path)
+    (tmp_path / "data").mkdir()
+    dataset = dataset_of(plan.study, plan.model, tmp_path / "data")
+    batches, weights = batch_stream(len(dataset.labels), 8, SEED, 2 + TIMED), initial_weights(plan.model, SEED)
+    write_folder(tmp_path / "written", dataset, batches, weights, [])
+    np.savez(tmp_path / "script.npz", **script_weights(plan.configurations[0], plan.model, weights))
+    printed = run_script(plan, tmp_path, [tmp_path / "written" / name for name in (INITIAL_STATE, IMAGES)])
+    compared = 2 if model == "mobile-cifar" else None
+    assert printed["losses"][:compared] == pytest.approx(expected[:compared], rel=2e-3 if compared else 1e-4)
     assert len(set(expected)) == 2 + TIMED
     assert len(printed["step_seconds"]) == TIMED
 
@@ -266,7 +320,7 @@ def test_settings_become_constants(engine, model, constants):
     ("engine", "options"),
     [
         *((engine, {}) for engine in ("reference", "fake", "tf+keras_fit")),
-        ("torch", {"model": "keras-cnn"}),
+        ("torch", {"model": "char-gpt"}),  # without the model
         ("torch", {"precision": "bf16"}),
         ("torch", {"optimizer": Optimizer("nesterov")}),
         ("torch", {"optimizer": Optimizer("adam")}),
