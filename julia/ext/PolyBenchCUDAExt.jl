@@ -42,6 +42,8 @@ to_cuda(array::AbstractArray) = adapt(CuArray, array)
 # Like Flux's own `gpu` for `Dropout`: NNlib accepts no generator of the host for arrays of the device.
 to_cuda(::AbstractRNG) = CUDA.default_rng()
 
+PolyBench.device_of(array::CuArray) = CUDADevice(CUDA.deviceid(CUDA.device(array)), :float32)
+
 function PolyBench.seed!(device::CUDADevice, seed::Int)
     select(device)
     return CUDA.seed!(seed)

@@ -1,8 +1,8 @@
 """
 Train polybench's networks in Flux, written as Flux's users write them, and measure their training steps.
 
-In a Julia session: `bench(:lenet; batch = 128)`, `layers(:lenet)`, `compare(bench(...), bench(...))`, also for any model with
-a loss. Only `polybench/engines/flux/engine.py` calls the other functions; nothing here depends on PythonCall. Step numbers
+In a Julia session: `bench(:lenet; batch = 128)`, `PolyBench.layers(:lenet)`, `PolyBench.compare(bench(...), bench(...))`, also for
+any model with a loss. Only `polybench/engines/flux/engine.py` calls the other functions; nothing here depends on PythonCall. Step numbers
 start at 0, as everywhere in polybench.
 """
 module PolyBench
@@ -10,7 +10,8 @@ module PolyBench
 using Flux:
     Flux, BatchNorm, Chain, Conv, Dense, Dropout, Embedding, GlobalMeanPool, LSTM, LSTMCell, MaxPool, MeanPool,
     MultiHeadAttention, Parallel, SamePad, SkipConnection
-using Flux: NNlib, Zygote
+using Flux: AutoZygote, NNlib, Zygote
+using Flux.ADTypes: AbstractADType
 using Flux.Zygote.ChainRulesCore: ignore_derivatives, rrule, unthunk
 using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain
 using Dates: Dates
@@ -22,7 +23,10 @@ using SHA: SHA
 using Statistics: Statistics, mean, median, quantile, std, var
 using TOML: TOML
 
-export bench, compare, configurations, gc_fraction, layers, mean, median, model_names, read_study, std, write_study
+export bench, gc_fraction, mean, median, model_names, read_study, std, write_study
+
+# Public names that other packages export as well. The keyword `public` is new in Julia 1.11.
+VERSION >= v"1.11" && eval(Expr(:public, :compare, :judge, :layers, :ratio, :rows))
 
 include("devices.jl")
 include("weights.jl")
@@ -39,10 +43,10 @@ include("training_state.jl")
 include("counters.jl")
 include("operations.jl")
 include("max_pool.jl")
-include("python.jl")
 include("random.jl")
 include("models.jl")
 include("images.jl")
+include("python.jl")
 include("trial.jl")
 include("bench.jl")
 include("comparison.jl")

@@ -18,19 +18,32 @@ last_loss(run::BuiltinRun) = last_loss(run.trainer)
 count_allocations!(run::BuiltinRun, first::Int, n::Int) = count_allocations!(run.trainer, run.batches, first, n)[1]
 steps_per_value(run::BuiltinRun) = run.trainer.device isa CPU ? 1 : typemax(Int)
 
-"""A run of a user's model on one batch. It trains a copy; `initial` is not modified."""
-mutable struct UserModelRun{M, F, B, R}
+"""A run of a user's model on its batches, which repeat. It trains a copy; `initial` is not modified."""
+mutable struct UserModelRun{M, F, B, R, W, D <: Device}
     const initial::M
     model::M
     const loss::F
-    const batch::B
+    const batches::Vector{B}
     const rule::R
+    const way::W
+    const device::D
     state::Any
     value::Float64
 end
 
-UserModelRun(model, loss, batch, rule) =
-    UserModelRun(model, deepcopy(model), loss, batch, rule, Flux.setup(rule, model), NaN)
+UserModelRun(model, loss, batches, rule, way) =
+    UserModelRun(model, deepcopy(model), loss, batches, rule, way, device_of(model), Flux.setup(rule, model), NaN)
+
+"""
+    device_of(model)
+
+Return the device of a model's first array. `ext/PolyBenchCUDAExt.jl` has the method for arrays on a GPU.
+"""
+device_of(array::AbstractArray) = CPU()
+function device_of(model)
+    arrays = Flux.trainables(model)
+    return isempty(arrays) ? CPU() : device_of(first(arrays))
+end
 
 # A copy also has states that `Flux.loadmodel!` leaves out; the seed lets dropout draw the same masks in each round.
 function reset!(run::UserModelRun)
@@ -40,31 +53,55 @@ function reset!(run::UserModelRun)
     return nothing
 end
 
-function run_steps!(run::UserModelRun, ::Int, n::Int)
+function run_steps!(run::UserModelRun, first::Int, n::Int)
+    synchronize(run.device)
     start = time_ns()
-    for _ in 1:n
-        run.value = user_model_step!(run.model, run.state, run.loss, run.batch)
+    for step in first:(first + n - 1)
+        batch = run.batches[step % length(run.batches) + 1]
+        run.value = user_model_step!(run.way, run.model, run.state, run.loss, batch)
     end
+    synchronize(run.device)
     return (time_ns() - start) / 1.0e9
 end
 
-function user_model_step!(model, state, loss, batch)
-    value, gradients = Flux.withgradient(m -> loss(m, batch...), model)
+"""
+    user_model_step!(way, model, state, loss, batch)
+
+Run one step, and return its loss as a number. `way` is the type of the automatic differentiation, or `Val(:train)` for `Flux.train!`.
+"""
+function user_model_step!(way, model, state, loss, batch)
+    value, gradients = Flux.withgradient(m -> call(loss, m, batch), way, model)
     Flux.update!(state, model, gradients[1])
-    return Float64(value)
+    return Float64(first(value))  # of (loss, aux)
 end
 
+function user_model_step!(::Val{:train}, model, state, loss, batch)
+    last_loss = Ref(NaN)
+    Flux.train!(model, (batch,), state) do m, parts...
+        value = loss(m, parts...)
+        ignore_derivatives(() -> (last_loss[] = first(value); nothing))  # `train!` does not return it
+        return value
+    end
+    return last_loss[]
+end
+
+# As `Flux.train!` does: a tuple is several arguments.
+call(loss, model, batch::Tuple) = loss(model, batch...)
+call(loss, model, batch) = loss(model, batch)
+
 last_loss(run::UserModelRun) = run.value
-count_allocations!(run::UserModelRun, first::Int, n::Int) = allocated(() -> run_steps!(run, first, n), CPU())[1]
-steps_per_value(::UserModelRun) = 1
+count_allocations!(run::UserModelRun, first::Int, n::Int) = allocated(() -> run_steps!(run, first, n), run.device)[1]
+steps_per_value(run::UserModelRun) = run.device isa CPU ? 1 : typemax(Int)
 
 """
-    bench(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, blas_threads, malloc)
+    bench(name; batch, optimizer, learning_rate, way, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, ...)
 
 Train one of polybench's networks (`:lenet`, `:resnet32`, ...; see `model_names()`) and time its steps.
 
 Weights, images and batches equal those of `polybench compare` with the same seed, bit for bit. `data` is `"synthetic"` or a
-folder with CIFAR-10's binary files. The defaults of batch size and optimizer are those of the network.
+folder with CIFAR-10's binary files. The defaults of batch size and optimizer are those of the network; an `optimizer` of another
+name, such as `"adam"`, needs a `learning_rate`. `way` is a variant of `polybench engines`, such as `"train"` for `Flux.train!`, or
+`"enzyme"`, `"mooncake"`, `"reactant"` and `"lux"` after you load that package.
 
 BLAS keeps its threads unless you set `blas_threads`; `polybench compare` uses one if Julia has several, because NNlib runs one
 task per Julia thread, and each task calls BLAS. With `malloc = "retain"`, the default of `polybench compare` and of scripts, the
@@ -78,50 +115,66 @@ median(trial), minimum(trial), gc_fraction(trial)
 ```
 """
 function bench(
-        name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, data::AbstractString = "synthetic",
+        name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, optimizer::Union{AbstractString, Nothing} = nothing,
+        learning_rate::Union{Real, Nothing} = nothing, way::AbstractString = "", data::AbstractString = "synthetic",
         device::AbstractString = "cpu", seed::Integer = 0, rounds::Int = 5, steps::Int = 14,
         blas_threads::Int = BLAS.get_num_threads(), malloc::AbstractString = default_malloc_policy(),
     )
     check_rounds(rounds, steps)
+    check_way(way)
     check_available(PolyBench.device(device))
     disable_tf32!(PolyBench.device(device))
     apply_malloc_policy(malloc)
-    network = model(name)
+    network = with_optimizer(model(name), optimizer, learning_rate)
     batch_size = something(batch, network.batch_size)
     images = dataset(network, data, seed)
     order = epoch_order(length(images.labels), batch_size, seed, 0)
     weights = initial_weights(network, seed)
     return restoring_process(blas_threads) do
         batches = first_batches(network, images, order, WARMUP_STEPS + steps, device)
-        run = BuiltinRun(trainer(network, weights, device), batches)
+        run = BuiltinRun(trainer(network, weights, device, way), batches)
+        with_way = isempty(way) ? "" : ", $way"
         title = "$(network.name) ($(group_digits(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
-            "Float32, $device, $(describe_process(malloc))"
-        metadata = (; model = network, images, order, weights, batch_size, device, seed, steps, malloc, process_info()...)
+            "Float32, $device$with_way, $(describe_process(malloc))"
+        metadata = (; model = network, images, order, weights, batch_size, device, way, seed, steps, malloc, process_info()...)
         measure(run, title, rounds, steps, metadata)
     end
 end
 
 """
-    bench(model, loss, batch; optimizer = Flux.Descent(0.01), title, rounds = 5, steps = 14, blas_threads, malloc)
+    bench(model, loss, x, y...; optimizer = Flux.Descent(0.01), way = AutoZygote(), title, rounds = 5, steps = 14, blas_threads, malloc)
+    bench(model, loss, data; ...)
 
-Train your own model, a `Chain` or any other model that Flux trains, on one batch, and time its steps. `bench` calls the loss
-like `Flux.train!`, as `loss(model, batch...)`. It trains a copy of the model.
+Train your own model, a `Chain` or any other model that Flux trains, and time its steps. It trains a copy of the model.
+
+`data` is a batch, or an iterator of batches such as a `DataLoader`, whose first batches are used in turn. `bench` calls the loss like
+`Flux.train!`: as `loss(model, batch...)` for a tuple, else as `loss(model, batch)`, for example for a `NamedTuple`. The loss may also
+return `(loss, aux)`. The steps run where the model's arrays are. `way` is `"train"` for `Flux.train!`, or another automatic
+differentiation, such as `AutoMooncake()`, after you load its package.
 
 ```julia
-bench(Chain(Dense(8 => 3)), (m, x, y) -> Flux.mse(m(x), y), (rand(Float32, 8, 64), rand(Float32, 3, 64)))
+bench(Chain(Dense(8 => 3)), (m, x, y) -> Flux.mse(m(x), y), rand(Float32, 8, 64), rand(Float32, 3, 64))
 ```
 """
+bench(user_model, loss, x, y, others...; options...) = bench(user_model, loss, (x, y, others...); options...)
+
 function bench(
-        user_model, loss, batch::Tuple; optimizer = Flux.Descent(0.01), title::AbstractString = "a model of $(nameof(typeof(user_model)))",
-        rounds::Int = 5, steps::Int = 14, blas_threads::Int = BLAS.get_num_threads(),
+        user_model, loss, data; optimizer = Flux.Descent(0.01), way = AutoZygote(),
+        title::AbstractString = "a model of $(nameof(typeof(user_model)))", rounds::Int = 5, steps::Int = 14, blas_threads::Int = BLAS.get_num_threads(),
         malloc::AbstractString = default_malloc_policy(),
     )
     check_rounds(rounds, steps)
-    applicable(loss, user_model, batch...) ||
+    way == "train" || way isa AbstractADType || throw(
+        ArgumentError("way $(repr(way)) is unknown: expected \"train\", or a type of automatic differentiation, such as AutoZygote()")
+    )
+    batches = first_batches(data, WARMUP_STEPS + steps)
+    isempty(batches) && throw(ArgumentError("the data has no batches"))
+    batch = first(batches)
+    applicable(loss, user_model, (batch isa Tuple ? batch : (batch,))...) ||
         throw(ArgumentError("the loss has no method for loss(model, batch...): pass a function with these arguments"))
     apply_malloc_policy(malloc)
     return restoring_process(blas_threads) do
-        run = UserModelRun(user_model, loss, batch, optimizer)
+        run = UserModelRun(user_model, loss, batches, optimizer, way == "train" ? Val(:train) : way)
         measure(run, "$title, $(describe_process(malloc))", rounds, steps, nothing)
     end
 end
@@ -134,8 +187,38 @@ process_info() = (; started = Dates.now(Dates.UTC), host = host_info(), build_in
 check_rounds(rounds, steps) =
     min(rounds, steps) >= 1 || throw(ArgumentError("$rounds rounds of $steps steps: expected at least 1 of each"))
 
-trainer(network::Model, weights, name) = Trainer(
-    device(name), Float32, network.records, weights;
+"""
+    first_batches(data, count)
+
+Return the first batches of a user's data: a single one, or those of an iterator.
+"""
+first_batches(batch::Union{Tuple, NamedTuple, AbstractArray{<:Number}}, ::Int) = [batch]
+first_batches(data, count::Int) = collect(Iterators.take(data, count))
+
+function check_way(way::AbstractString)
+    known = (STEP_FUNCTIONS..., GC_POLICIES...)
+    isempty(setdiff(split(way, '+'; keepempty = false), known)) ||
+        throw(ArgumentError("way \"$way\" is unknown: expected $(join(known, ", ", " or "))"))
+    return nothing
+end
+
+"""
+    with_optimizer(network, name, learning_rate)
+
+Return the network with another optimizer or learning rate, if they are not nothing.
+"""
+function with_optimizer(network::Model, name, learning_rate)
+    is_own = name in (nothing, network.optimizer["name"])
+    is_own && learning_rate === nothing && return network
+    learning_rate === nothing && throw(ArgumentError("optimizer \"$name\" needs a learning_rate, such as learning_rate = 0.001"))
+    optimizer = merge(is_own ? network.optimizer : Dict{String, Any}("name" => name), Dict("learning_rate" => Float64(learning_rate)))
+    name in ("momentum", "nesterov") && get!(optimizer, "momentum", 0.9)
+    values = (field === :optimizer ? optimizer : getfield(network, field) for field in fieldnames(Model))
+    return Model(values...)
+end
+
+trainer(network::Model, weights, name, way = "") = Trainer(
+    device(name), Float32, network.records, weights; mode = StepMode(split(way, '+')...),
     optimizer = network.optimizer["name"], learning_rate = network.optimizer["learning_rate"],
     momentum = get(network.optimizer, "momentum", 0.0), weight_decay = get(network.optimizer, "weight_decay", 0.0),
     betas = Tuple(get(network.optimizer, "betas", ADAM_BETAS)),

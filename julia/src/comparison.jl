@@ -65,3 +65,52 @@ function Base.show(io::IO, ::MIME"text/plain", comparison::Comparison)
     println(io, "  baseline: ", comparison.baseline)
     return print(io, "  the interval treats rounds as independent; use `polybench compare` for a verdict")
 end
+
+"""The ratios of two estimates: `time`, `gctime`, `memory` and `allocs`."""
+struct Ratio
+    time::Float64
+    gctime::Float64
+    memory::Float64
+    allocs::Float64
+end
+
+"""
+    ratio(target, baseline)
+
+Return each number of the target divided by that of the baseline, as in BenchmarkTools: a time below 1 is faster. Of trials, those of
+their medians.
+"""
+ratio(target::Estimate, baseline::Estimate) =
+    Ratio((quotient(getfield(target, name), getfield(baseline, name)) for name in fieldnames(Ratio))...)
+ratio(target::Trial, baseline::Trial) = ratio(median(target), median(baseline))
+
+quotient(a, b) = a == b ? one(a) : a / b
+
+"""A ratio, and whether its time and memory are an `:improvement`, a `:regression` or `:invariant`."""
+struct Judgement
+    ratio::Ratio
+    time::Symbol
+    memory::Symbol
+end
+
+"""
+    judge(target, baseline; time_tolerance = 0.05, memory_tolerance = 0.01)
+
+Classify the ratios as BenchmarkTools does: `:invariant` within the tolerance. Both measurements come from a single process each, so
+this is no verdict on the code: see `compare`.
+"""
+function judge(target, baseline; time_tolerance::Real = 0.05, memory_tolerance::Real = 0.01)
+    found = ratio(target, baseline)
+    return Judgement(found, classify(found.time, time_tolerance), classify(found.memory, memory_tolerance))
+end
+
+classify(ratio, tolerance) = ratio - tolerance > 1 ? :regression : ratio + tolerance < 1 ? :improvement : :invariant
+
+change(ratio) = "$(ratio < 1 ? "" : "+")$(round(100 * (ratio - 1); digits = 2))%"
+
+Base.show(io::IO, ratio::Ratio) = print(io, "Ratio(time ", change(ratio.time), ", memory ", change(ratio.memory), ")")
+
+Base.show(io::IO, judgement::Judgement) = print(
+    io, "Judgement(time ", change(judgement.ratio.time), " => ", judgement.time, ", memory ", change(judgement.ratio.memory),
+    " => ", judgement.memory, "; a single process: inconclusive)",
+)

@@ -4,6 +4,9 @@ the packages CUDA and cuDNN, so users of the CPU need neither.
 """
 abstract type Device end
 
+"""Element types of networks by the name that saved studies and Python use."""
+const ELEMENT_TYPES = Dict("float32" => Float32, "float64" => Float64)
+
 """The CPU, with `Array`s."""
 struct CPU <: Device end
 

@@ -4,8 +4,8 @@ Reads and writes polybench's saved studies (`polybench.study/2`, `docs/output.md
 const SCHEMA = "polybench.study/2"
 
 """
-A saved study. `study["torch/cpu"]` is the trial of a configuration, `configurations(study)` lists their names, and
-`study.document` is the whole document from JSON.jl.
+A saved study. `study["torch/cpu"]` is the trial of a configuration, `keys(study)` lists their names, and `study.document` is the
+whole document from JSON.jl.
 """
 struct Study
     document::Any
@@ -24,14 +24,14 @@ function read_study(file::AbstractString)
 end
 
 """
-    configurations(study)
+    keys(study)
 
 Return the names of the study's configurations: `flux/cpu`, `torch+compile/cpu`, ...
 """
-configurations(study::Study) = String[result["configuration"] for result in study.document["results"]]
+Base.keys(study::Study) = String[result["configuration"] for result in study.document["results"]]
 
 function Base.getindex(study::Study, configuration::AbstractString)
-    index = findfirst(==(configuration), configurations(study))
+    index = findfirst(==(configuration), keys(study))
     index === nothing && throw(KeyError(configuration))
     result = study.document["results"][index]
     times = field(result, "step_times")
@@ -55,6 +55,23 @@ field(object, name, names...) = field(field(object, name), names...)
 field(object, name) = object === nothing ? nothing : get(object, name, nothing)
 
 number(object, names...; otherwise = NaN) = Float64(something(field(object, names...), otherwise))
+
+"""
+    rows(study)
+
+Return a row for each measured configuration, for Tables.jl: `DataFrame(PolyBench.rows(study))`. Times are nanoseconds.
+"""
+function rows(study::Study)
+    measured = [result["configuration"] for result in study.document["results"] if field(result, "step_times") !== nothing]
+    return map(measured) do configuration
+        trial = study[configuration]
+        step, gc = median(trial), mean(gc_times(trial))
+        return (; configuration, time = step.time, gctime = NANOSECONDS * gc, step.memory, step.allocs)
+    end
+end
+
+Base.show(io::IO, study::Study) =
+    print(io, "Study(", study.document["id"], ", ", study.document["settings"]["model"], ", ", join(keys(study), ", "), ")")
 
 function Base.show(io::IO, ::MIME"text/plain", study::Study)
     settings = study.document["settings"]
@@ -107,9 +124,12 @@ optimizer_fields(network) = (;
     lr_schedule = Vector{Any}(get(network.optimizer, "lr_schedule", [])),
 )
 
+engine_name(metadata) = isempty(metadata.way) ? "flux" : "flux+$(metadata.way)"
+configuration(metadata) = "$(engine_name(metadata))/$(metadata.device)"
+
 study_toml(metadata) = sprint(
     TOML.print, Dict(
-        "engines" => ["flux"], "devices" => [metadata.device], "model" => metadata.model.name, "data" => metadata.images.name,
+        "engines" => [engine_name(metadata)], "devices" => [metadata.device], "model" => metadata.model.name, "data" => metadata.images.name,
         "batch_size" => metadata.batch_size, "threads" => Threads.nthreads(), "malloc" => metadata.malloc, "seed" => metadata.seed,
         "processes" => 1, "steps_per_round" => metadata.steps,
     )
@@ -120,7 +140,7 @@ study_settings(metadata, trial) = (;
     data_sha256 = data_sha256(metadata.images), weights_sha256 = weights_sha256(metadata.model, metadata.weights),
     batches_sha256 = order_sha256(metadata.order), metadata.batch_size, optimizer = optimizer_fields(metadata.model), precision = "fp32",
     threads = Threads.nthreads(), metadata.malloc, metadata.seed, processes = 1, rounds_per_process = length(trial.rounds),
-    steps_per_round = metadata.steps, input = "preload", epochs = nothing, baseline = "flux/$(metadata.device)", prices = (;),
+    steps_per_round = metadata.steps, input = "preload", epochs = nothing, baseline = configuration(metadata), prices = (;),
 )
 
 """
@@ -152,7 +172,7 @@ function physical_cores()
 end
 
 function study_result(metadata, trial)
-    times, typical = step_times(trial), median(trial).time
+    times, typical = step_times(trial), typical_seconds(trial)
     mean_step = mean(times)
     info = metadata.build_info
     build = (; info.blas, info.cpu, info.julia_threads, info.blas_threads, info.gc_threads)
@@ -160,7 +180,8 @@ function study_result(metadata, trial)
     counter = (; source = "Base.gc_num()", coverage = "Julia's heap, on all threads; not what BLAS or a GPU allocates")
     has_steps = trial.resolution == "step"
     return (;
-        configuration = "flux/$(metadata.device)", engine = "flux", variant = nothing, device = metadata.device,
+        configuration = configuration(metadata), engine = "flux", variant = isempty(metadata.way) ? nothing : metadata.way,
+        device = metadata.device,
         workload = (;
             model = metadata.model.name, dataset = metadata.images.name, metadata.batch_size, optimizer = optimizer_fields(metadata.model),
             precision = "fp32", threads = Threads.nthreads(), input = "preload",
@@ -178,7 +199,7 @@ function study_result(metadata, trial)
         parity = (; status = "skipped", reason = "measured from Julia; run `polybench parity --engines flux`"),
         losses = trial.losses,
         vs_baseline = (;
-            baseline = "flux/$(metadata.device)", speedup = 1.0, ci95 = nothing, scope = "single_process", mean_speedup = 1.0,
+            baseline = configuration(metadata), speedup = 1.0, ci95 = nothing, scope = "single_process", mean_speedup = 1.0,
             mean_ci95 = nothing,
         ),
         step_times = (; resolution = trial.resolution, steps_per_value = has_steps ? 1 : metadata.steps, values = [trial.rounds]),

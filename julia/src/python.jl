@@ -1,8 +1,14 @@
 """
 Functions that Python calls. Python passes arrays as addresses of C-order memory, which it owns and keeps alive during the
-call (of images: as long as the batches live). The shapes follow from the layer records.
+call (of images: as long as the batches live). The shapes follow from the layer records. Nothing else in PolyBench knows addresses.
 """
-const ELEMENT_TYPES = Dict("float32" => Float32, "float64" => Float64)
+module Python
+
+using ..PolyBench:
+    ADAM_BETAS, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, StepMode, Trainer, TrainingState, batches, canonical, canonical_size,
+    convert_layout, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
+    needs_conversion, records, step_operations, tensor_shapes, tensors, to_device, with_fixed_masks
+import ..PolyBench
 
 """
     wrap_array(T, address, shape)
@@ -111,7 +117,7 @@ Restore a training state from the addresses of its `count` numbers and of the ge
 """
 function restore!(trainer::Trainer, numbers::Int, count::Int, rate::Real, generator::Int)
     words = wrap_array(UInt64, generator, (4,))
-    return restore!(trainer, TrainingState(wrap_array(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
+    return PolyBench.restore!(trainer, TrainingState(wrap_array(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
 end
 
 """
@@ -184,15 +190,8 @@ function set_masks!(trainer::Trainer, names, addresses, shapes)
         String(name) => to_device(trainer.device, copy(wrap_array(T, address, reverse(shape)))) for
             (name, address, shape) in zip(names, addresses, shapes)
     )
-    return set_masks!(trainer.network, masks)
+    return PolyBench.set_masks!(trainer.network, masks)
 end
-
-"""
-    last_loss(trainer)
-
-Return the loss of the last step.
-"""
-last_loss(trainer::Trainer) = Float64(trainer.loss)
 
 """
     fill_logits!(address, trainer)
@@ -201,5 +200,4 @@ Write the last logits of a forward pass, (batch, label_shape..., classes) in C o
 """
 fill_logits!(address::Int, trainer::Trainer) = write_to(address, Array(trainer.logits))
 
-device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)
-device_reserved_bytes(trainer::Trainer) = device_reserved_bytes(trainer.device)
+end

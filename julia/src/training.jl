@@ -142,3 +142,13 @@ function inference_logits(trainer::Trainer, images::Array)
     Flux.testmode!(chain, test_mode(trainer.mode))
     return logits
 end
+
+"""
+    last_loss(trainer)
+
+Return the loss of the last step.
+"""
+last_loss(trainer::Trainer) = Float64(trainer.loss)
+
+device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)
+device_reserved_bytes(trainer::Trainer) = device_reserved_bytes(trainer.device)

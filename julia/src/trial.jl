@@ -1,5 +1,8 @@
 """
-The result of a benchmark, like a trial of BenchmarkTools: all step times, and estimates of a step time from them.
+The result of a benchmark: all step times, and estimates of a step time from them.
+
+`trial.times` and `trial.gctimes` are the nanoseconds of all steps, `trial.memory` and `trial.allocs` the bytes and the number of
+a step's allocations, as in a trial of BenchmarkTools.
 """
 struct Trial
     title::String
@@ -20,18 +23,37 @@ struct Trial
     metadata::Any
 end
 
-"""An estimate of a step: its seconds, seconds of garbage collection, and allocations."""
+const NANOSECONDS = 1.0e9
+
+function Base.getproperty(trial::Trial, name::Symbol)
+    name === :times && return NANOSECONDS .* step_times(trial)
+    name === :gctimes && return NANOSECONDS .* gc_times(trial)
+    name === :memory && return trial.bytes
+    name === :allocs && return trial.count
+    return getfield(trial, name)
+end
+
+Base.propertynames(::Trial) = (fieldnames(Trial)..., :times, :gctimes, :memory, :allocs)
+
+"""
+An estimate of a step: nanoseconds, nanoseconds of garbage collection, bytes and number of allocations, as in BenchmarkTools.
+
+Estimates are ordered by their time.
+"""
 struct Estimate
     name::String
     time::Float64
     gctime::Float64
-    bytes::Float64
-    count::Float64
+    memory::Float64
+    allocs::Float64
 end
 
 step_times(trial::Trial) = reduce(vcat, trial.rounds)
 gc_times(trial::Trial) = reduce(vcat, trial.gc_rounds)
-estimate(trial, name, time, gctime) = Estimate(name, time, gctime, trial.bytes, trial.count)
+estimate(trial, name, seconds, gc_seconds) =
+    Estimate(name, NANOSECONDS * seconds, NANOSECONDS * gc_seconds, trial.bytes, trial.count)
+
+Base.isless(one::Estimate, other::Estimate) = isless(one.time, other.time)
 
 Base.length(trial::Trial) = sum(length, trial.rounds)
 Base.minimum(trial::Trial) = estimate_at(argmin, trial, "minimum")
@@ -47,8 +69,9 @@ end
 
 A typical step: the geometric mean of the rounds' medians, as in polybench's table.
 """
-Statistics.median(trial::Trial) =
-    estimate(trial, "median", geometric_mean(map(median, trial.rounds)), median(gc_times(trial)))
+Statistics.median(trial::Trial) = estimate(trial, "median", typical_seconds(trial), median(gc_times(trial)))
+
+typical_seconds(trial::Trial) = geometric_mean(map(median, trial.rounds))
 
 """
     mean(trial)
@@ -60,9 +83,9 @@ Statistics.mean(trial::Trial) = estimate(trial, "mean", mean(step_times(trial)),
 """
     std(trial)
 
-The standard deviation of all step times in seconds.
+The standard deviation of all step times.
 """
-Statistics.std(trial::Trial) = std(step_times(trial))
+Statistics.std(trial::Trial) = estimate(trial, "std", std(step_times(trial)), std(gc_times(trial)))
 
 geometric_mean(values) = exp(mean(map(log, values)))
 
@@ -78,18 +101,21 @@ function format_seconds(seconds::Real)
     return "$(round(seconds * factor; sigdigits = 3)) $unit"
 end
 
+format_time(nanoseconds::Real) = format_seconds(nanoseconds / NANOSECONDS)
+
 """Format the allocations of a trial or an estimate; a study may lack them."""
 format_memory(estimate) =
-    isnan(estimate.bytes) ? "not known" : "$(Base.format_bytes(round(Int, estimate.bytes))), $(round(Int, estimate.count)) allocations"
+    isnan(estimate.memory) ? "not known" :
+    "$(Base.format_bytes(round(Int, estimate.memory))), $(round(Int, estimate.allocs)) allocations"
 percent(share::Real) = "$(round(100 * share; digits = 1))%"
 
-Base.show(io::IO, trial::Trial) = print(io, "Trial(", format_seconds(median(trial).time), ")")
-Base.show(io::IO, estimate::Estimate) = print(io, "Estimate(", estimate.name, ", ", format_seconds(estimate.time), ")")
+Base.show(io::IO, trial::Trial) = print(io, "Trial(", format_time(median(trial).time), ")")
+Base.show(io::IO, estimate::Estimate) = print(io, "Estimate(", estimate.name, ", ", format_time(estimate.time), ")")
 
 function Base.show(io::IO, ::MIME"text/plain", estimate::Estimate)
     println(io, "PolyBench.Estimate: ", estimate.name, " of a step")
-    println(io, "  time:    ", format_seconds(estimate.time))
-    println(io, "  gctime:  ", format_seconds(estimate.gctime), " (", percent(estimate.gctime / estimate.time), ")")
+    println(io, "  time:    ", format_time(estimate.time))
+    println(io, "  gctime:  ", format_time(estimate.gctime), " (", percent(estimate.gctime / estimate.time), ")")
     return print(io, "  memory:  ", format_memory(estimate))
 end
 
@@ -100,12 +126,12 @@ function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
     print_columns(left, right) = println(io, " ", rpad(left, 48), "┊ ", right)
     share(estimate) = percent(estimate.gctime / estimate.time)
     print_columns(
-        " Range  (min … max):  $(format_seconds(low.time)) … $(format_seconds(high.time))",
+        " Range  (min … max):  $(format_time(low.time)) … $(format_time(high.time))",
         "GC (min … max):  $(share(low)) … $(share(high))",
     )
-    print_columns(" Time   (median):     $(format_seconds(middle.time))", "GC (median):     $(share(middle))")
-    spread = length(trial) > 1 ? " ± $(format_seconds(std(trial)))" : ""
-    print_columns(" Time   (mean ± σ):   $(format_seconds(average.time))$spread", "GC (of all):     $(percent(gc_fraction(trial)))")
+    print_columns(" Time   (median):     $(format_time(middle.time))", "GC (median):     $(share(middle))")
+    spread = length(trial) > 1 ? " ± $(format_time(std(trial).time))" : ""
+    print_columns(" Time   (mean ± σ):   $(format_time(average.time))$spread", "GC (of all):     $(percent(gc_fraction(trial)))")
     println(io)
     histogram(io, step_times(trial))
     print(io, "\n  Memory of a step: ", format_memory(trial), ".")

@@ -58,7 +58,7 @@ end
 
 @testset "a restart repeats the same steps" begin
     builtin = PolyBench.BuiltinRun(make_trainer(Float32), data(Float32))
-    own = PolyBench.UserModelRun(OWN_MODEL, in_each_step(() -> nothing), OWN_BATCH, Flux.Momentum(0.1))
+    own = PolyBench.UserModelRun(OWN_MODEL, in_each_step(() -> nothing), [OWN_BATCH], Flux.Momentum(0.1), AutoZygote())
     for run in (builtin, own)
         losses = map(1:2) do _
             PolyBench.reset!(run)

@@ -1,6 +1,7 @@
 # julia --project=. julia/test/runtests.jl, in an environment that has PolyBench; or Pkg.test() in julia/.
 using Dates, Flux, PolyBench, Random, Test
 using LinearAlgebra: BLAS
+using PolyBench: compare, judge, layers, ratio, rows
 
 # Pkg.test() installs Aqua; other environments may lack it.
 const HAS_AQUA = !isnothing(Base.find_package("Aqua"))

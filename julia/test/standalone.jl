@@ -82,6 +82,30 @@ const SMALL_BATCH = rand(MersenneTwister(1), Float32, 8, 8, 3, 4), Flux.onehotba
     @test occursin("memory:", repr("text/plain", median(trial)))
 end
 
+@testset "bench takes batches, losses and ways like Flux.train!" begin
+    x, y = SMALL_BATCH
+    quick = (; rounds = 2, steps = 3)
+    expected = bench(SMALL, small_loss, SMALL_BATCH; quick...).losses
+    @test bench(SMALL, small_loss, x, y; quick...).losses == expected
+    @test bench(SMALL, small_loss, x, y; way = "train", quick...).losses ≈ expected
+    @test bench(SMALL, (m, batch) -> small_loss(m, batch.x, batch.y), (; x, y); quick...).losses == expected
+    @test bench(SMALL, (m, x, y) -> (small_loss(m, x, y), size(x)), x, y; quick...).losses == expected
+    loader = Flux.DataLoader((cat(x, 2x; dims = 4), hcat(y, y)); batchsize = 4)
+    @test bench(SMALL, small_loss, loader; quick...).losses ≈ bench(SMALL, small_loss, collect(loader); quick...).losses
+    @test bench(SMALL, small_loss, loader; quick...).losses[1] ≈ expected[1] && length(loader) == 2
+    @test_throws "way \"backwards\" is unknown" bench(SMALL, small_loss, x, y; way = "backwards")
+    @test_throws "the data has no batches" bench(SMALL, small_loss, [])
+    @test_throws "way \"fast\" is unknown: expected train" bench(:lenet; way = "fast")
+    @test_throws "optimizer \"adam\" needs a learning_rate" bench(:lenet; optimizer = "adam")
+    adam = bench(:lenet; batch = 4, optimizer = "adam", learning_rate = 0.001, way = "train", rounds = 1, steps = 2)
+    momentum = bench(:lenet; batch = 4, rounds = 1, steps = 2)
+    @test adam.losses[1] ≈ momentum.losses[1] && adam.losses[3] != momentum.losses[3]
+    mktempdir() do folder
+        study = read_study(write_study(folder, adam))
+        @test keys(study) == ["flux+train/cpu"] && study.document["settings"]["optimizer"]["name"] == "adam"
+    end
+end
+
 @testset "garbage is collected before the first round" begin
     collections = Int[]
     function loss(model, x, y)
@@ -142,6 +166,21 @@ end
     @test occursin("the interval treats rounds as independent", shown)
 end
 
+@testset "trials, ratios and judgements have the meanings of BenchmarkTools" begin
+    trial(seconds, bytes) = PolyBench.Trial("t", [seconds], [zero(seconds)], "step", bytes, 2.0, 1.0, Float64[], nothing)
+    slow, fast = trial([2.0, 2.2], 100.0), trial([1.0, 1.1], 100.5)
+    @test slow.times ≈ [2.0e9, 2.2e9] && slow.gctimes == [0, 0]
+    @test (slow.memory, slow.allocs) == (100, 2)
+    @test minimum(slow).time ≈ 2.0e9 && std(slow).time ≈ 1.0e9 * std([2.0, 2.2])
+    @test median(fast) < median(slow) && sort([maximum(slow), minimum(slow)])[1].name == "minimum"
+    @test ratio(fast, slow).time ≈ 0.5 && ratio(fast, slow).gctime == 1 && ratio(median(slow), median(slow)).time == 1
+    @test (judge(fast, slow).time, judge(slow, fast).time, judge(slow, slow).time) == (:improvement, :regression, :invariant)
+    @test judge(fast, slow).memory === :invariant && judge(fast, slow; memory_tolerance = 0.001).memory === :regression
+    @test judge(trial([2.08, 2.08], 1.0), trial([2.0, 2.0], 1.0)).time === :invariant
+    @test repr(judge(fast, slow)) ==
+        "Judgement(time -50.0% => improvement, memory +0.5% => invariant; a single process: inconclusive)"
+end
+
 @testset "layers of a chain are timed" begin
     times = layers(SMALL, first(SMALL_BATCH); rounds = 2, title = "small")
     @test [row.layer for row in times.rows] ==
@@ -173,11 +212,14 @@ end
         study = read_study(file)
         @test file == joinpath(folder, "$(study.document["id"]).json")
         isempty(STUDY_FOLDER) || cp(file, joinpath(STUDY_FOLDER, basename(file)))
-        @test configurations(study) == ["flux/cpu"]
+        @test keys(study) == ["flux/cpu"]
         @test study["flux/cpu"].rounds == trial.rounds
         @test median(study["flux/cpu"]).time == median(trial).time
         @test study["flux/cpu"].bytes == trial.bytes
         @test compare(study["flux/cpu"], trial).speedup == 1
+        row = only(rows(study))
+        @test (row.configuration, row.time, row.memory) == ("flux/cpu", median(trial).time, trial.memory)
+        @test repr(study) == "Study($(study.document["id"]), lenet, flux/cpu)"
         # The study has the threads of the measurement, which were reset afterwards.
         build = study.document["results"][1]["versions"]["build"]
         @test build["blas_threads"] == string(BLAS.get_num_threads() + 1)

@@ -27,7 +27,7 @@ end
         @test isnan(trainer.loss)
         @test PolyBench.tensors(trainer.network) == before
         logits = zeros(10, size(batches[2].labels, 2))
-        GC.@preserve logits PolyBench.fill_logits!(Int(pointer(logits)), trainer)
+        GC.@preserve logits PolyBench.Python.fill_logits!(Int(pointer(logits)), trainer)
         @test logits == trainer.logits
     end
 end

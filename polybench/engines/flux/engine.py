@@ -86,6 +86,7 @@ class FluxEngine(Engine):
         else:
             self._evaluate(main, "() -> begin @eval Main using PolyBench; nothing end")
         self._polybench = main.PolyBench
+        self._python = self._polybench.Python
         # Stored, because after a step with cold caches the lookup takes longer than the call.
         self._run_steps = self._polybench.run_steps_b
         # The last one is polybench's own code, which a user's program does not load.
@@ -132,7 +133,7 @@ class FluxEngine(Engine):
         self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         optimizer = job.workload.optimizer
-        self._trainer = self._polybench.build(
+        self._trainer = self._python.build(
             layers_toml(job.model.layers),
             addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
@@ -154,7 +155,7 @@ class FluxEngine(Engine):
         # Julia uses this memory in place, so it has to live as long as the batches.
         self._images, self._labels = images, np.ascontiguousarray(labels)
         self._batch_size = labels.shape[1]
-        self._batches = self._polybench.load(
+        self._batches = self._python.load(
             self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data,
             self._job.model.classes, is_tokens(images), self._job.model.label_shape,
         )  # fmt: skip
@@ -166,7 +167,7 @@ class FluxEngine(Engine):
         self._pipeline_arrays = [None if array is None else np.ascontiguousarray(array) for array in arrays]
         self._batch_size = source.order.shape[1]
         images, labels, order, augmentations = (0 if a is None else a.ctypes.data for a in self._pipeline_arrays)
-        self._batches = self._polybench.open_pipeline(
+        self._batches = self._python.open_pipeline(
             self._trainer, images, source.images.shape, labels, order, source.order.shape,
             augmentations, self._job.model.classes, source.workers,
         )  # fmt: skip
@@ -178,7 +179,7 @@ class FluxEngine(Engine):
 
     def set_initial_weights(self, weights: Weights) -> None:
         arrays = as_dtype({name: weights[name] for name in self._shapes}, self._job.dtype)
-        self._polybench.set_initial_weights_b(self._trainer, addresses(arrays))
+        self._python.set_initial_weights_b(self._trainer, addresses(arrays))
 
     def training_state(self) -> Weights:
         if "reactant" in self._job.variants:
@@ -190,7 +191,7 @@ class FluxEngine(Engine):
     def restore_training_state(self, state: Weights) -> None:
         self._rate = float(state["rate"])
         numbers, generator = state["numbers"], state["generator"]
-        self._polybench.restore_b(self._trainer, numbers.ctypes.data, len(numbers), self._rate, generator.ctypes.data)
+        self._python.restore_b(self._trainer, numbers.ctypes.data, len(numbers), self._rate, generator.ctypes.data)
 
     def run_steps(self, first: int, n: int) -> float:
         seconds = 0.0
@@ -217,14 +218,14 @@ class FluxEngine(Engine):
     def step_logits(self) -> Array:
         model = self._job.model
         logits = np.empty((self._batch_size, *model.label_shape, model.classes), self._job.dtype)
-        self._polybench.fill_logits_b(logits.ctypes.data, self._trainer)
+        self._python.fill_logits_b(logits.ctypes.data, self._trainer)
         return logits
 
     def logits(self, images: Array) -> Array:
         images, model = np.ascontiguousarray(images), self._job.model
         logits = np.empty((len(images), *model.label_shape, model.classes), self._job.dtype)
         arguments = images.ctypes.data, images.shape, is_tokens(images)
-        self._polybench.write_logits_b(logits.ctypes.data, self._trainer, *arguments)
+        self._python.write_logits_b(logits.ctypes.data, self._trainer, *arguments)
         return logits
 
     def snapshot(self, step: int) -> Snapshot:
@@ -233,7 +234,7 @@ class FluxEngine(Engine):
             {name: np.empty(shape, self._job.dtype) for name, shape in shapes.items()}
             for shapes in (self._job.model.weight_shapes(), self._shapes)
         )
-        loss = self._polybench.snapshot_b(addresses(gradients), addresses(weights), self._trainer, self._batches, step)
+        loss = self._python.snapshot_b(addresses(gradients), addresses(weights), self._trainer, self._batches, step)
         return Snapshot(float(loss), gradients, weights)
 
     def batch(self, step: int) -> tuple[Array, Array]:
@@ -241,7 +242,7 @@ class FluxEngine(Engine):
         assert images is not None
         pixels = np.empty((self._batch_size, *images.shape[1:]), np.float32)
         labels = np.empty(self._batch_size, np.int64)
-        self._polybench.fill_buffers_b(pixels.ctypes.data, labels.ctypes.data, self._batches, step)
+        self._python.fill_buffers_b(pixels.ctypes.data, labels.ctypes.data, self._batches, step)
         return pixels, labels
 
     def drain_pipeline(self, first: int, n: int) -> float:
@@ -297,14 +298,14 @@ class FluxEngine(Engine):
         arrays = as_dtype({name: weights[name] for name in timed_layer.tensor_shapes()}, self._job.dtype)
         x, dy = (as_input(array, "float32") for array in (x, dy))
         names = tuple(gradient.operation for gradient in timed_layer.gradients())
-        found = self._polybench.build_layer_operations(
+        found = self._python.build_layer_operations(
             self._trainer, layers_toml(timed_layer.layers), addresses(arrays),
             x.ctypes.data, x.shape, dy.ctypes.data, dy.shape, names, is_tokens(x),
         )  # fmt: skip
         return self._timers(found)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
-        return self._timers(self._polybench.build_step_operations(self._trainer, self._batches))
+        return self._timers(self._python.build_step_operations(self._trainer, self._batches))
 
     def _timers(self, operations: Any) -> dict[Operation, TimedOperation]:
         """Wrap Julia's pairs (name, operation) as timers."""
@@ -332,7 +333,7 @@ class FluxEngine(Engine):
             given = dropout_masks(self._job.model, self._batch_size, self._job.seed, step)
             masks = as_dtype(given, self._job.dtype)
             shapes = tuple(mask.shape for mask in masks.values())
-            self._polybench.set_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
+            self._python.set_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
 
 
 def addresses(arrays: Weights) -> tuple[int, ...]:

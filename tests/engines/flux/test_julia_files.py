@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,17 @@ def test_julia_has_no_other_networks() -> None:
     assert {file.stem for file in JULIA_MODELS.iterdir()} == set(IN_JULIA)
 
 
-def test_top_level_project_is_the_package_with_dependencies_of_examples() -> None:
-    assert (ROOT / TOP["path"]).samefile(ROOT / "julia" / "src" / "PolyBench.jl")
-    assert all(TOP[field] == PACKAGE[field] for field in ("name", "uuid", "version"))
-    assert TOP["deps"] == PACKAGE["deps"] | {"NPZ": TOP["deps"]["NPZ"]}
-    bounds = {name: bound for name, bound in PACKAGE["compat"].items() if name in (*PACKAGE["deps"], "julia")}
-    assert TOP["compat"] == bounds | {"NPZ": TOP["compat"]["NPZ"]}
+def test_top_level_project_is_an_environment_with_the_package_and_what_examples_need() -> None:
+    assert TOP["sources"] == {"PolyBench": {"path": "julia"}}
+    deps, bounds = dict(TOP["deps"]), dict(TOP["compat"])
+    assert deps.pop("PolyBench") == PACKAGE["uuid"]
+    assert PACKAGE["version"].startswith(bounds.pop("PolyBench"))
+    used = re.findall(r"^using ([^:\n]+)", "\n".join(file.read_text() for file in ROOT.glob("examples/*.jl")), re.M)
+    assert {name for names in used for name in names.split(", ")} <= TOP["deps"].keys()
+    del deps["NPZ"], bounds["NPZ"]
+    assert deps == {name: PACKAGE["deps"][name] for name in deps}
+    assert bounds == {name: PACKAGE["compat"][name] for name in bounds}
+    assert bounds.keys() == {*deps, "julia"}
 
 
 def test_every_dependency_has_a_version_bound() -> None:
@@ -47,9 +53,10 @@ def test_every_dependency_has_a_version_bound() -> None:
 
 def test_juliapkg_has_the_bounds_of_the_package() -> None:
     found = json.loads((Path(polybench.__file__).parent / "juliapkg.json").read_text("utf-8"))
-    bounds = TOP["compat"]
+    assert found["julia"] == PACKAGE["compat"]["julia"]
     for name, entry in found["packages"].items():
-        assert entry == {"uuid": TOP["deps"][name], "version": bounds[name]}, name
+        project = TOP if name == "NPZ" else PACKAGE
+        assert entry == {"uuid": project["deps"][name], "version": project["compat"][name]}, name
 
 
 def test_both_packages_have_the_same_version_and_license() -> None:

@@ -205,7 +205,7 @@ def check_version(julia: Julia) -> None:
     version = ".".join(map(str, version_of(julia)))
     if not satisfies("julia", version):
         raise EngineUnavailable(
-            f"Julia {version} is not supported: expected {bounds()['julia']}"
+            f"Julia {version} is not supported: expected {bounds()['julia']} or newer, below 2"
             f" ({julia.executable}, from {julia.found_by})",
             f"install a supported version, for example with juliaup, then: {julia.other_julia}",
         )

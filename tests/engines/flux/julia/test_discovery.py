@@ -178,8 +178,8 @@ def test_indirect_cuda_is_ignored(indirect: tuple[str, ...], executable: Make, p
 @pytest.mark.parametrize(
     ("printed", "reason"),
     [
-        ("julia version 1.9.4", r"Julia 1\.9\.4 is not supported: expected 1\.10\.3 - 1\.12"),
-        ("julia version 1.13.0", r"Julia 1\.13\.0 is not supported"),
+        ("julia version 1.9.4", r"Julia 1\.9\.4 is not supported: expected 1\.10\.3 or newer, below 2"),
+        ("julia version 2.0.0", r"Julia 2\.0\.0 is not supported"),
         ("Python 3.11", "is not Julia: --version printed 'Python 3.11"),
         ("", r"no Julia at /.*/julia \(from a test\)"),
         ("not executable", r"no Julia at /.*/julia \(from a test\)"),
