@@ -13,6 +13,7 @@ import platformdirs
 
 from polybench.data.disk import is_inside, remove_folder
 from polybench.errors import BadInput
+from polybench.machine.cores import last_level_cache_bytes
 from polybench.machine.load import IdleWait
 from polybench.machine.meters.observer import Observer
 from polybench.planning.plan import Plan, memory_groups
@@ -30,6 +31,7 @@ from polybench.results.document import (
     study_toml,
 )
 from polybench.results.run_state import ConfigurationRun, StudyRun
+from polybench.results.sanity import implausible_results
 from polybench.results.warnings import final_warnings
 from polybench.runner.checkpoint import CheckpointStore, CompletedPhases, StudyCheckpoint, list_changes
 from polybench.runner.peak_cache import PeakCache
@@ -205,7 +207,11 @@ class StudyState:
         """Save and return the complete document; delete the checkpoint, and logs if no worker failed."""
         document = self._build_document(finished=True)
         cut_short = any(group.round_budget.cut_short for group in self.completed.groups)
-        for text in final_warnings(document, self.plan.study, cut_short):
+        cache_bytes = last_level_cache_bytes(self.plan.workload.threads)
+        for text in (
+            *final_warnings(document, self.plan.study, cut_short),
+            *implausible_results(document.results, self.plan.model, cache_bytes),
+        ):
             self.warn(text)
         document.warnings = list(self._warnings)
         self._save(self._anonymized(document))
