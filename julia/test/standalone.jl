@@ -96,6 +96,7 @@ end
     @test_throws "way \"backwards\" is unknown" bench(SMALL, small_loss, x, y; way = "backwards")
     @test_throws "the data has no batches" bench(SMALL, small_loss, [])
     @test_throws "way \"fast\" is unknown: expected train" bench(:lenet; way = "fast")
+    @test PolyBench.dataset(PolyBench.model(:lenet), "synthetic", 0) === PolyBench.dataset(PolyBench.model(:resnet32), "synthetic", 0)
     @test_throws "optimizer \"adam\" needs a learning_rate" bench(:lenet; optimizer = "adam")
     adam = bench(:lenet; batch = 4, optimizer = "adam", learning_rate = 0.001, way = "train", rounds = 1, steps = 2)
     momentum = bench(:lenet; batch = 4, rounds = 1, steps = 2)
