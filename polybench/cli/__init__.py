@@ -44,6 +44,7 @@ from polybench.cli.setup import app as setup
 from polybench.cli.show import show
 from polybench.cli.sweep import sweep
 from polybench.cli.trace import app as trace
+from polybench.cli.versions import versions
 from polybench.cli.view import view
 from polybench.errors import PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
@@ -78,7 +79,7 @@ def _help(command: Callable[..., None]) -> str:
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, bisect),
+    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, bisect),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, resume),
     "Your own code": (import_model, export, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),

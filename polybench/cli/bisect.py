@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, WORKLOAD, TableFormat, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, width, write
-from polybench.engines import ENGINES
-from polybench.errors import BadInput
+from polybench.cli.versions import UNUSED, CheckoutOption, PackageOption, make_source
 from polybench.machine import interrupts
 from polybench.render import render
-from polybench.schema.options import EngineName, Study
-
-_UNUSED = (
-    *("env", "epochs", "accuracy", "target_accuracy", "target_loss", "injected_delays", "recheck", "strict", "dry_run"),
-    *("quick", "replicas"),
-)
+from polybench.schema.options import Study
 
 
-@with_options(
-    *(name for name in WORKLOAD | MEASUREMENT if name not in _UNUSED), "output", "results", "quiet", "verbose"
-)
+@with_options(*(name for name in WORKLOAD | MEASUREMENT if name not in UNUSED), "output", "results", "quiet", "verbose")
 def bisect(
     start: Annotated[str, typer.Argument(metavar="START", help="Older release or commit, the start of the search.")],
     end: Annotated[
@@ -35,15 +25,8 @@ def bisect(
     ],
     study: Study,
     options: OutputOptions,
-    package: Annotated[
-        str | None, typer.Option("--package", metavar="NAME", help="Package whose releases are searched: torch.")
-    ] = None,
-    checkout: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkout", metavar="FOLDER", help="Git checkout of a Python or Julia package whose commits are searched."
-        ),
-    ] = None,
+    package: PackageOption = None,
+    checkout: CheckoutOption = None,
     max_pairs: Annotated[
         int | None,
         typer.Option(
@@ -60,20 +43,10 @@ def bisect(
     Example: polybench bisect 2.12.0 2.13.0 --package torch --engines torch
     """
     from polybench.runner.bisect import run_bisect
-    from polybench.runner.versions import Versions
     from polybench.storage.store import Store, results_folder
 
-    if (package is None) == (checkout is None):
-        raise BadInput("expected either --package NAME or --checkout FOLDER")
-    if len(study.engines) != 1:
-        raise BadInput("expected one engine, such as --engines torch")
-    study = msgspec.structs.replace(study, devices=study.devices or ("cpu",))
-    if len(study.devices or ()) * len(study.precisions) != 1:
-        raise BadInput("expected one device and one precision, such as --devices cuda --precision fp32")
-    spec = ENGINES.find(EngineName.parse(study.engines[0]).engine)
-    is_julia = bool(spec.project_files) and (checkout is None or (checkout / "Project.toml").is_file())
+    source, study = make_source(study, package, checkout)
     check_writable(options.output)
-    source = Versions(package, checkout, is_julia)
     with interrupts.defer_signals(), progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
         document = run_bisect(
             source, (start, end), study, progress,

@@ -46,7 +46,7 @@ def diff(
     from polybench.analysis.diff import diff
     from polybench.storage.store import Store, results_folder
 
-    conditions = _parse_conditions(fail_if or [])
+    conditions = parse_conditions(fail_if or [])
     store = Store(results_folder(options.results))
     document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine, saved=store.summaries())
     check_writable(options.output)
@@ -58,7 +58,7 @@ def diff(
         raise typer.Exit(_exit_code(document, conditions))
 
 
-def _parse_conditions(texts: list[str]) -> dict[str, float]:
+def parse_conditions(texts: list[str]) -> dict[str, float]:
     """Parse `slower=5%` into verdict and fraction."""
     conditions: dict[str, float] = {}
     for text in texts:

@@ -17,7 +17,7 @@ from polybench.machine import host
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import Progress
 from polybench.runner.study import run_study
-from polybench.runner.versions import BuildFailed, Versions, environment_name
+from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import Study
@@ -126,10 +126,9 @@ def run_bisect(
 
     def measure(version: str) -> BisectPair:
         try:
-            folders = {environment_name(one): str(source.environment(one)) for one in (versions[0], version)}
+            pair = source.pair(study, versions[0], version)
         except BuildFailed as error:
             raise Unmeasurable(str(error)) from error
-        pair = msgspec.structs.replace(study, engines=tuple(f"{engine}@{name}" for name in folders), env=folders)
         metadata = StudyFileMetadata(f"bisection of {source.subject}", tags=(tag, f"{_VERSION}{version}"))
         return _pair(run_study(pair, progress, store=store, header=new_header(argv, metadata)))
 

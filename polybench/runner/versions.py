@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import platformdirs
 
 from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia.environment import own_environment
 from polybench.errors import BadInput, PolybenchError
+from polybench.schema.options import Study
 
 _READY = "polybench.ready"
 """File in the folder of a complete environment."""
@@ -73,15 +75,31 @@ class Versions(NamedTuple):
         assert self.checkout is not None
         return _git(self.checkout, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
 
+    def label(self, name: str) -> str:
+        """Return a release as it is, and the first 12 characters of a commit; BadInput if there is none."""
+        return name if self.checkout is None else self.commit(name)[:_LABEL]
+
     def describe(self, version: str) -> str:
         """Return the first line of a commit's message; a release has none."""
         return "" if self.checkout is None else _git(self.checkout, "log", "-1", "--format=%s", version).strip()
+
+    def pair(self, study: Study, base: str, other: str) -> Study:
+        """Return the study of two versions of its one engine, the first of which is the baseline.
+
+        Raises BadInput if both are the same, and BuildFailed.
+        """
+        labels = [self.label(base), self.label(other)]
+        if labels[0] == labels[1]:
+            raise BadInput(f"{base} and {other} are the same version: expected two")
+        folders = {_environment_name(one): str(self.environment(one)) for one in labels}
+        (engine,) = study.engines
+        return msgspec.structs.replace(study, engines=tuple(f"{engine}@{name}" for name in folders), env=folders)
 
     def environment(self, version: str) -> Path:
         """Return the folder of the version's environment, which is built once; raise BuildFailed if it cannot be."""
         origin = f"{self.package}\0{self.checkout and self.checkout.resolve()}\0{sys.prefix}\0{sys.version}"
         key = hashlib.sha256(origin.encode()).hexdigest()[:_LABEL]
-        folder = platformdirs.user_cache_path("polybench") / "versions" / key / environment_name(version)
+        folder = platformdirs.user_cache_path("polybench") / "versions" / key / _environment_name(version)
         if not (folder / _READY).exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -119,7 +137,7 @@ class Versions(NamedTuple):
         return source
 
 
-def environment_name(version: str) -> str:
+def _environment_name(version: str) -> str:
     """Return the name of a version's environment, as after the @ of an engine."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", version)
 

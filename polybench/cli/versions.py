@@ -1,0 +1,131 @@
+"""`polybench versions`: compares two releases of a package, or two commits of a checkout, side by side."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from polybench.cli.diff import parse_conditions
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.options import MEASUREMENT, WORKLOAD, with_options
+from polybench.cli.output import (
+    OutputOptions,
+    check_writable,
+    echo,
+    exit_code,
+    parse_columns,
+    print_and_exit,
+    repeats_warnings_of,
+    width,
+)
+from polybench.engines import ENGINES
+from polybench.errors import BadInput
+from polybench.machine import interrupts
+from polybench.render import check_format, render
+from polybench.schema.metadata import NO_METADATA
+from polybench.schema.options import EngineName, Study
+from polybench.schema.study import StudyDocument
+
+if TYPE_CHECKING:
+    from polybench.runner.versions import Versions
+
+UNUSED = (
+    *("env", "epochs", "accuracy", "target_accuracy", "target_loss", "injected_delays", "recheck", "strict", "dry_run"),
+    *("quick", "replicas"),
+)
+"""Options of a study that a comparison of versions does not have."""
+OUTPUT_FIELDS = ("columns", "format", "output", "results", "save", "title", "tags", "quiet", "verbose")
+
+PackageOption = Annotated[
+    str | None, typer.Option("--package", metavar="NAME", help="Package whose releases are compared: torch.")
+]
+CheckoutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkout", metavar="FOLDER", help="Git checkout of a Python or Julia package whose commits are compared."
+    ),
+]
+
+
+@with_options(*(name for name in WORKLOAD | MEASUREMENT if name not in UNUSED), *OUTPUT_FIELDS)
+def versions(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="Release or commit that is the base of the comparison.")],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="Release or commit at the head of a change.")],
+    study: Study,
+    options: OutputOptions,
+    package: PackageOption = None,
+    checkout: CheckoutOption = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="VERDICT=PERCENT",
+            help="Condition for exit code 1. slower=5%: the step of HEAD takes 5% more time, and the interval over"
+            " processes excludes 1; also faster=5%. The exit code is 4 if there is no verdict.",
+        ),
+    ] = None,
+) -> None:
+    """Compare two releases of a package, or two commits of a checkout, side by side.
+
+    Installs each into an environment of its own, and measures both in turns, so that drift of the machine cancels.
+
+    Example: polybench versions main HEAD --checkout . --engines flux --fail-if slower=5%
+    """
+    from polybench.runner.prepare import new_header
+    from polybench.runner.study import run_study
+    from polybench.storage.store import Store, results_folder
+
+    conditions = parse_conditions(fail_if or [])
+    check_format(options.format, of_study=True)
+    columns = parse_columns(options.columns)
+    source, study = make_source(study, package, checkout)
+    pair = source.pair(study, base, head)
+    check_writable(options.output)
+    store = Store(results_folder(options.results)) if options.save else None
+    header = new_header(sys.argv[1:], options.name(NO_METADATA))
+    make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
+    with interrupts.defer_signals():
+        with make_progress(repeats_warnings=repeats_warnings_of(options)) as progress:
+            document = run_study(pair, progress, store=store, header=header)
+        progress.flush_warnings(document.warnings)
+        text = render(document, options.format, width=width(options.output), columns=columns)
+        message = f"saved; print it again with: polybench show {document.id}"
+        code = exit_code(document) or (_verdict_code(document, conditions) if conditions else 0)
+        print_and_exit(text, options, store, message, code)
+
+
+def make_source(study: Study, package: str | None, checkout: Path | None) -> tuple[Versions, Study]:
+    """Return the versions of the options, and the study with its one device; raise BadInput if they do not fit."""
+    from polybench.runner.versions import Versions
+
+    if (package is None) == (checkout is None):
+        raise BadInput("expected either --package NAME or --checkout FOLDER")
+    if len(study.engines) != 1:
+        raise BadInput("expected one engine, such as --engines torch")
+    study = msgspec.structs.replace(study, devices=study.devices or ("cpu",))
+    if len(study.devices or ()) * len(study.precisions) != 1:
+        raise BadInput("expected one device and one precision, such as --devices cuda --precision fp32")
+    spec = ENGINES.find(EngineName.parse(study.engines[0]).engine)
+    is_julia = bool(spec.project_files) and (checkout is None or (checkout / "Project.toml").is_file())
+    return Versions(package, checkout, is_julia), study
+
+
+def _verdict_code(document: StudyDocument, conditions: dict[str, float]) -> int:
+    """Return 1 if the second version meets a condition, 4 without a verdict, else 0."""
+    result = document.results[1]
+    comparison = result.vs_baseline
+    if comparison is None or comparison.is_significant is None:
+        echo(f"no verdict: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}", err=True)
+        return 4
+    verdict, change = "faster", comparison.speedup - 1
+    if comparison.speedup < 1:
+        verdict, change = "slower", 1 / comparison.speedup - 1
+    if not comparison.is_significant or change < conditions.get(verdict, float("inf")):
+        return 0
+    echo(f"{result.configuration} is {verdict} by {change:.1%} than {comparison.baseline}", err=True)
+    return 1
