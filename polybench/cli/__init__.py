@@ -42,6 +42,7 @@ from polybench.cli.run import resume, run
 from polybench.cli.scripts import scripts
 from polybench.cli.setup import app as setup
 from polybench.cli.show import show
+from polybench.cli.site import site
 from polybench.cli.sweep import sweep
 from polybench.cli.trace import app as trace
 from polybench.cli.versions import versions
@@ -80,7 +81,7 @@ def _help(command: Callable[..., None]) -> str:
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, bisect),
-    "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, resume),
+    "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, site, resume),
     "Your own code": (import_model, export, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),
 }

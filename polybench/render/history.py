@@ -90,7 +90,7 @@ def _notes(series: Series) -> Iterator[str]:
         yield "no change point"
     for change in series.change_points:
         if not change.dismissed:
-            yield _describe(change)
+            yield f"* {describe_change(change)}; hide it with --dismiss {change.study}"
     if dismissed := sum(change.dismissed for change in series.change_points):
         yield f"{units.plural(dismissed, 'dismissed change point')} (*)"
     for point in series.points:
@@ -107,10 +107,8 @@ def _notes(series: Series) -> Iterator[str]:
         yield f"{series.excluded} earlier {noun} excluded"
 
 
-def _describe(change: ChangePoint) -> str:
+def describe_change(change: ChangePoint) -> str:
+    """Describe a change point: direction, factor, study and versions that differ."""
     word, factor = ("faster", change.ratio) if change.ratio > 1 else ("slower", 1 / change.ratio)
     reason = _format_changes(change.changed) or "no version changed"
-    return (
-        f"* {word} by a factor of {units.format_number(factor)} since {change.study}: {reason};"
-        f" hide it with --dismiss {change.study}"
-    )
+    return f"{word} by a factor of {units.format_number(factor)} since {change.study}: {reason}"
