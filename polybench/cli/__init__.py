@@ -47,6 +47,7 @@ from polybench.cli.sweep import sweep
 from polybench.cli.trace import app as trace
 from polybench.cli.versions import versions
 from polybench.cli.view import view
+from polybench.cli.watch import watch
 from polybench.errors import PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
 from polybench.plugins import PluginWarning, blame
@@ -80,7 +81,7 @@ def _help(command: Callable[..., None]) -> str:
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, bisect),
+    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, watch, bisect),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, site, resume),
     "Your own code": (import_model, export, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),

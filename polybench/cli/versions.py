@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import partial
 from pathlib import Path
@@ -27,12 +28,13 @@ from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
-from polybench.schema.metadata import NO_METADATA
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
     from polybench.runner.versions import Versions
+    from polybench.storage.store import Store
 
 UNUSED = (
     *("env", "epochs", "accuracy", "target_accuracy", "target_loss", "injected_delays", "recheck", "strict", "dry_run"),
@@ -76,27 +78,36 @@ def versions(
 
     Example: polybench versions main HEAD --checkout . --engines flux --fail-if slower=5%
     """
-    from polybench.runner.prepare import new_header
-    from polybench.runner.study import run_study
     from polybench.storage.store import Store, results_folder
 
     conditions = parse_conditions(fail_if or [])
     check_format(options.format, of_study=True)
-    columns = parse_columns(options.columns)
+    parse_columns(options.columns)
     source, study = make_source(study, package, checkout)
     pair = source.pair(study, base, head)
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
-    header = new_header(sys.argv[1:], options.name(NO_METADATA))
+    document, text = measure_pair(pair, options, store, options.name(NO_METADATA))
+    message = f"saved; print it again with: polybench show {document.id}"
+    code = exit_code(document) or (verdict_code(document, conditions) if conditions else 0)
+    print_and_exit(text, options, store, message, code)
+
+
+def measure_pair(
+    pair: Study, options: OutputOptions, store: Store | None, metadata: StudyFileMetadata
+) -> tuple[StudyDocument, str]:
+    """Measure the study of two versions with progress; return it and its text in the format of the options."""
+    from polybench.runner.prepare import new_header
+    from polybench.runner.study import run_study
+
+    columns = parse_columns(options.columns)
+    header = new_header(sys.argv[1:], metadata)
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     with interrupts.defer_signals():
         with make_progress(repeats_warnings=repeats_warnings_of(options)) as progress:
             document = run_study(pair, progress, store=store, header=header)
         progress.flush_warnings(document.warnings)
-        text = render(document, options.format, width=width(options.output), columns=columns)
-        message = f"saved; print it again with: polybench show {document.id}"
-        code = exit_code(document) or (_verdict_code(document, conditions) if conditions else 0)
-        print_and_exit(text, options, store, message, code)
+    return document, render(document, options.format, width=width(options.output), columns=columns)
 
 
 def make_source(study: Study, package: str | None, checkout: Path | None) -> tuple[Versions, Study]:
@@ -115,17 +126,18 @@ def make_source(study: Study, package: str | None, checkout: Path | None) -> tup
     return Versions(package, checkout, is_julia), study
 
 
-def _verdict_code(document: StudyDocument, conditions: dict[str, float]) -> int:
-    """Return 1 if the second version meets a condition, 4 without a verdict, else 0."""
+def verdict_code(document: StudyDocument, conditions: dict[str, float], *, quiet: bool = False) -> int:
+    """Return 1 if the second version meets a condition, 4 without a verdict, else 0; print the reason unless quiet."""
     result = document.results[1]
     comparison = result.vs_baseline
     if comparison is None or comparison.is_significant is None:
-        echo(f"no verdict: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}", err=True)
-        return 4
-    verdict, change = "faster", comparison.speedup - 1
-    if comparison.speedup < 1:
-        verdict, change = "slower", 1 / comparison.speedup - 1
-    if not comparison.is_significant or change < conditions.get(verdict, float("inf")):
-        return 0
-    echo(f"{result.configuration} is {verdict} by {change:.1%} than {comparison.baseline}", err=True)
-    return 1
+        code, text = 4, f"no verdict: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}"
+    else:
+        slower = comparison.speedup < 1
+        change = max(comparison.speedup, 1 / comparison.speedup) - 1
+        verdict = "slower" if slower else "faster"
+        code = int(comparison.is_significant and change >= conditions.get(verdict, math.inf))
+        text = f"{result.configuration} is {verdict} by {change:.1%} than {comparison.baseline}" if code else ""
+    if text and not quiet:
+        echo(text, err=True)
+    return code

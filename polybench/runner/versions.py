@@ -70,6 +70,15 @@ class Versions(NamedTuple):
             raise BadInput(f"{start} is not an ancestor of {end}: expected two commits of one history")
         return [commit[:_LABEL] for commit in (first, *listed)]
 
+    def newest(self) -> tuple[str, str]:
+        """Return the version before the newest one, and the newest: the last two releases, or HEAD and its parent."""
+        if self.checkout is not None:
+            return self.label("HEAD~1"), self.label("HEAD")
+        releases = _releases(self.package or "")
+        if len(releases) < 2:
+            raise BadInput(f"{self.package} has {len(releases)} release: expected two or more")
+        return releases[-2], releases[-1]
+
     def commit(self, name: str) -> str:
         """Return the 40 characters of a commit; BadInput if there is none of this name."""
         assert self.checkout is not None

@@ -1,0 +1,61 @@
+"""`polybench watch`: the newest commit of a real package against the last good one; its steps are simulated."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.commands import refused
+from tests.versioned_package import ENGINE, git, install_row, write_package
+
+FAST = (
+    *("--engines", "small", "--data", "synthetic", "--batch-size", "16", "--threads", "1", "--no-metrics"),
+    *("--processes", "3", "--rounds-per-process", "1", "--steps-per-round", "3"),
+)
+
+
+def commit(folder: Path, factor: float) -> str:
+    (folder / "small_engine.py").write_text(ENGINE.replace("FACTOR = 1.0", f"FACTOR = {factor}"))
+    git(folder, "commit", "--quiet", "--all", "--message", f"Factor {factor}")
+    return git(folder, "rev-parse", "HEAD")[:12]
+
+
+def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    first, second = (one[:12] for one in write_package(package, [1.0, 1.0]))
+    install_row(tmp_path / "site")
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)]),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PIP_NO_INDEX": "1",
+    }
+
+    def watch() -> tuple[int, list[str], str]:
+        results = ("--results", tmp_path / "results", "--site", tmp_path / "public")
+        command = ["watch", "--checkout", package, *FAST, *results, "--format", "json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "polybench", *map(str, command)],
+            capture_output=True, text=True, check=False, env=environment, cwd=tmp_path,
+        )  # fmt: skip
+        document = json.loads(done.stdout) if done.stdout else {"results": []}
+        return done.returncode, [result["environment"] for result in document["results"]], done.stderr
+
+    assert watch()[:2] == (0, [first, second])
+    code, measured, message = watch()
+    assert (code, measured) == (0, [])
+    assert f"no new version: {second}" in message
+    slow = commit(package, 1.5)
+    code, measured, message = watch()
+    assert (code, measured) == (1, [second, slow])
+    assert "is slower by" in message
+    fixed = commit(package, 1.01)
+    assert watch()[:2] == (0, [second, fixed])  # the slow commit is not the last good one
+    assert len([*(tmp_path / "public" / "studies").glob("*.html")]) == 3
+
+
+def test_a_watch_needs_a_package_and_one_engine() -> None:
+    assert "expected either" in refused("watch", "--engines", "fake")
+    assert "expected one engine" in refused("watch", "--engines", "fake,torch", "--package", "torch")
