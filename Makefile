@@ -14,7 +14,7 @@ OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,pandas,test
 # A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
 
-.PHONY: docs compare test test-all gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema clean
+.PHONY: docs compare test test-all gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
@@ -62,6 +62,14 @@ docs: $(INSTALLED) # the site, in build/site
 
 schema: $(INSTALLED) # the JSON Schema of a saved study, from its types
 	$(VENV)/bin/python -m polybench.schema.documents
+
+release-check: # build/release/dist: builds wheel and sdist, checks their metadata, installs each and runs it; needs a package index
+	rm -rf build/release
+	$(PYTHON) -m venv build/release/tools
+	build/release/tools/bin/python -m pip install --quiet build twine
+	build/release/tools/bin/python -m build --outdir build/release/dist
+	build/release/tools/bin/python -m twine check --strict build/release/dist/*
+	build/release/tools/bin/python -m tests.release build/release/dist $(EXTRAS)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

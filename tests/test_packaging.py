@@ -16,6 +16,7 @@ from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import import_name_conflict, install_command
 from tests.frameworks import PYPROJECT, frameworks_of_engines, packages_of_frameworks
 
+ROOT = Path(__file__).parents[1]
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 SEVERAL = {"engines.keras", "engines.shared", "importer"}
 """Packages that share frameworks: Keras runs on those of other engines, and a user's model has one of them."""
@@ -147,3 +148,7 @@ def test_make_lint_runs_every_linter_and_names_those_that_fail(tmp_path: Path) -
     assert re.findall("ran (.*)", done.stdout) == ["ruff check", "ruff format", "mypy ", "lint-imports ", "vulture "]
     assert done.returncode != 0
     assert "failed: ruff format --check ., mypy\n" in done.stderr
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    assert f"\nversion: {errors.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
