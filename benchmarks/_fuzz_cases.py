@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 import msgspec
+import numpy as np
 from typer.testing import CliRunner
 
 from polybench.analysis.diff import diff
@@ -30,6 +31,7 @@ from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, P
 from polybench.figures import FIGURES, draw
 from polybench.html_report import StudySection, render_report
 from polybench.networks import find_model
+from polybench.networks.model import Model
 from polybench.networks.network_file import network_of, network_toml
 from polybench.networks.timed_layers import split_layers
 from polybench.networks.toml_text import TomlText
@@ -49,9 +51,14 @@ from polybench.schema.encoding import encode
 from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.trace import TraceDiffDocument, TraceSummary
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 from polybench.storage.summaries import SUMMARIZE, summarize_document
+from polybench.trace import diff as trace_diff
+from polybench.trace.file import Trace
+from polybench.trace.recorder import record
+from polybench.trace.summary import summarize
 
 _FOLDER = Path(tempfile.gettempdir()) / f"polybench-fuzz-{os.getpid()}"
 
@@ -307,9 +314,111 @@ def options(data: bytes) -> None:
     assert result.exit_code in (0, 1, 2), result.exit_code
 
 
+def trace(data: bytes) -> None:
+    """Read a trace, print what it contains, and compare it with a valid one and with itself."""
+    valid, damaged = _FOLDER / "valid.trace", _FOLDER / "damaged.trace"
+    _FOLDER.mkdir(exist_ok=True)
+    if not valid.exists():
+        valid.write_bytes(_pack(_trace_entries()))
+    damaged.write_bytes(data)
+    with contextlib.suppress(BadInput), Trace(damaged) as read:
+        use_trace(summarize(read), "trace_summary")
+    for a, b in ((valid, damaged), (damaged, valid), (damaged, damaged)):
+        with contextlib.suppress(BadInput), np.errstate(all="ignore"):
+            use_trace(trace_diff.diff(a, b, model=_trace_network()), "trace")
+
+
+def use_trace(found: TraceSummary | TraceDiffDocument, kind: str) -> None:
+    """Print a document of `polybench trace` in every format; raise if that fails."""
+    for name in TABLE_FORMATS:
+        render(found, name, kind=kind)
+
+
+def edited_trace(data: bytes) -> None:
+    """The same with a few entries of a valid trace replaced, and correct checksums of the archive."""
+    entries = _trace_entries()
+    for start in range(0, min(len(data), 40) - 9, 10):
+        number, other, choice, length = (value % len(entries) for value in data[start : start + 4])
+        name, content = entries[number]
+        position = int.from_bytes(data[start + 4 : start + 6]) % (len(content) + 1)
+        match choice % 6:
+            case 0:
+                entries[number] = name, content[:position] + data[start + 6 : start + 10] + content[position + 4 :]
+            case 1:
+                entries[number] = name, content[:position]
+            case 2:
+                entries[number] = name, entries[other][1]
+            case 3:
+                entries[number] = entries[other][0], content
+            case 4:
+                entries[number] = name, _json_edited(content, data[start + 4 : start + 9])
+            case _:
+                del entries[number : number + length % 4 + (len(entries) > 1)]
+                entries = entries or _trace_entries()
+    trace(_pack(entries))
+
+
+def _json_edited(content: bytes, data: bytes) -> bytes:
+    """Replace a value of an entry if it is JSON."""
+    if not content.startswith(b"{"):
+        return content
+    return msgspec.json.encode(edit(msgspec.json.decode(content), data))
+
+
+def _trace_entries() -> list[tuple[str, bytes]]:
+    """Return names and contents of the entries of a small valid trace."""
+    with tarfile.open(fileobj=io.BytesIO(_recorded())) as tar:
+        return [(one.name, tar.extractfile(one).read()) for one in tar]  # type: ignore[union-attr]  # only files
+
+
+@functools.cache
+def _recorded() -> bytes:
+    """Record two steps of SGD on the gradients of random losses, with running statistics."""
+    random = np.random.default_rng(0)
+    shapes = _trace_network().weight_shapes()
+    weights = {name: random.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    statistics = {"running_mean": np.zeros(2, "f4"), "running_var": np.ones(2, "f4")}
+    _FOLDER.mkdir(exist_ok=True)
+    file = _FOLDER / "recorded.trace"
+    with record(file, model=weights, statistics=statistics, steps=(0, 1), settings={"name": "sgd"}) as recorder:
+        for step in range(2):
+            batch = random.normal(size=(2, 1, 4, 4)).astype("f4"), np.arange(2)
+            gradients = {name: random.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+            weights = {name: weight - np.float32(0.1) * gradients[name] for name, weight in weights.items()}
+            recorder.step(loss=1.0 + step, batch=batch, gradients=gradients, weights=weights, statistics=statistics)
+    return file.read_bytes()
+
+
+@functools.cache
+def _trace_network() -> Model:
+    text = """
+        input = { channels = 1, height = 4, width = 4 }
+        classes = 2
+        layers = [
+            { type = "conv", name = "conv", outputs = 2, kernel = 3 },
+            { type = "relu" },
+            { type = "max_pool", size = 2 },
+            { type = "flatten" },
+            { type = "dense", name = "dense", outputs = 2 },
+        ]
+    """
+    toml = TomlText("network.toml", text)
+    return network_of(toml, toml.load())
+
+
+def _pack(entries: Sequence[tuple[str, bytes]]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in entries:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
 _TARGETS = (
     document, edited_document, checkpoint, edited_checkpoint, cached_check, edited_cached_check,
-    study, network, pickled, archive, unpacked, image, message, options,
+    study, network, trace, edited_trace, pickled, archive, unpacked, image, message, options,
 )  # fmt: skip
 TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in _TARGETS}
 
@@ -395,6 +504,8 @@ def seeds() -> dict[str, list[bytes]]:
         "edited_document": [bytes([kind, *range(9)]) for kind in range(len(_documents()))],
         "network": [network_toml(find_model(name)).encode() for name in ("lenet", "resnet32", "imdb-bilstm")],
         "study": [text.encode(), _toml(whole["study"]), b"[sweep]\nthreads = [1, 2]\n"],
+        "trace": [_recorded()],
+        "edited_trace": [bytes([2 * kind, kind, kind, *range(7)]) * 2 for kind in range(12)],
         "pickled": [_pickle()],
         "archive": [_archive()],
         "unpacked": [b"\x03" + bytes(3072), bytes(3073 * 2)],

@@ -36,7 +36,8 @@ def diff_traces(
 ) -> None:
     """Find the first difference of two recorded trainings, and the known causes that explain it.
 
-    No code of the recorded programs runs. polybench.record writes the traces.
+    No code of the recorded programs runs. polybench.record writes the traces. --format html is a report with the
+    errors over steps and layers.
 
     Example: polybench trace diff torch.trace keras.trace --model lenet
     """
@@ -47,7 +48,12 @@ def diff_traces(
     network = None if model is None else read_network(model) if model.endswith(".toml") else find_model(model)
     document = diff(a, b, names, network)
     check_writable(options.output)
-    write(render(document, format, kind="trace", width=width(options.output)), options.output)
+    if format == "html":
+        from polybench.html_report import render_report
+
+        write(render_report([document]), options.output)
+    else:
+        write(render(document, format, kind="trace", width=width(options.output)), options.output)
 
 
 @app.command()

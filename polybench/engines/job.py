@@ -18,10 +18,14 @@ class NumericalConventions(msgspec.Struct, frozen=True):
     is within this relative distance of the maximum; 0 is the exact rule, the first maximum.
     `running_variance`: batch norm's running variance divides the batch's variance by n - 1 ("unbiased", the
     rule) or by n.
+    `max_pool_ties`: if several values of a window are equal to its maximum, the first one gets the whole gradient
+    ("first", the rule), or each of them ("all"), or they share it ("shared").
     `batch_norm_sums`: batch norm adds up the pixels of a channel in float32, in this many running sums, pixel
     i in sum i modulo their number; 0 is the exact sum.
     `relu_at_zero`: the derivative of ReLU at 0, where it is undefined; the rule is 0.
     `stores_float32`: what a layer passes on, forward and backward, is rounded to float32.
+    `operand_bits`: convolutions and dense layers round their operands to so many significant bits, such as 11 in
+    TF32, and add up exactly; 0 is the rule, all bits.
     `sources` is the location of each rule in the engine's own code.
     """
 
@@ -30,6 +34,8 @@ class NumericalConventions(msgspec.Struct, frozen=True):
     batch_norm_sums: int = 0
     relu_at_zero: float = 0.0
     stores_float32: bool = False
+    max_pool_ties: Literal["first", "all", "shared"] = "first"
+    operand_bits: int = 0
     sources: dict[str, str] = {}
 
     def rounded_to_float32(self) -> NumericalConventions:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from polybench.html_report import page
 from polybench.html_report.study_section import StudySection, build_view, overview
 from polybench.html_report.sweep_section import build_overhead_view, build_sweep_view
+from polybench.html_report.trace_section import build_trace_view
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.study import StudyDocument
+from polybench.schema.trace import TraceDiffDocument
 
 __all__ = ["Section", "StudySection", "render_report"]
 
@@ -21,18 +23,18 @@ Section = StudySection | SweepDocument | OverheadDocument
 """A section of a report."""
 
 
-def render_report(sections: Sequence[Section], home: str | None = None) -> str:
+def render_report(sections: Sequence[Section | TraceDiffDocument], home: str | None = None) -> str:
     """Render a report as one HTML page; raises BadInput if jinja2 or plotly is not installed.
 
     Args:
-        sections: at least one study with its related documents, sweep or overhead.
+        sections: at least one study with its related documents, sweep, overhead, or pair of recorded trainings.
         home: address of the list of studies if `polybench view` serves the report.
     """
     views = [_build(section, number) for number, section in enumerate(sections, start=1)]
     counts = Counter(view["title"] for view in views)
     for view in views:
         if counts[view["title"]] > 1:
-            view["title"] += f", {view['study'].id}"
+            view["title"] += f", {getattr(view['study'], 'id', view['id'])}"
     studies = [view for view in views if isinstance(view["study"], StudyDocument)]
     kinds = "studies" if len(studies) == len(views) else "reports"
     return page.render_template(
@@ -47,9 +49,11 @@ def render_report(sections: Sequence[Section], home: str | None = None) -> str:
     )
 
 
-def _build(section: Section, number: int) -> page.View:
+def _build(section: Section | TraceDiffDocument, number: int) -> page.View:
     if isinstance(section, StudySection):
         return build_view(section, number)
     if isinstance(section, SweepDocument):
         return build_sweep_view(section, number)
+    if isinstance(section, TraceDiffDocument):
+        return build_trace_view(section, number)
     return build_overhead_view(section, number)

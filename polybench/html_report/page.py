@@ -137,7 +137,7 @@ class FigureView(NamedTuple):
 
     id: str
     name: str
-    kind: Kind
+    kind: str
     title: str
     note: str
     numbers: Sequence[str]
@@ -157,10 +157,14 @@ def figure_views(documents: Mapping[Kind, Drawable], prefix: str) -> Iterator[Fi
 
 
 def make_figure_view(figure: Figure, name: str, prefix: str) -> FigureView:
-    """Convert a figure; its element ID starts with `prefix`."""
+    """Convert a figure of the table; its element ID starts with `prefix`."""
+    return convert_figure(figure, name, FIGURES.find(name).kind, prefix)
+
+
+def convert_figure(figure: Figure, name: str, kind: str, prefix: str) -> FigureView:
+    """Convert a figure of a kind of document; its element ID starts with `prefix`."""
     layout = figure.layout | {"height": figure.height, "margin": _MARGIN | figure.layout.get("margin", {})}
     texts = figure.title, figure.note, figure.text_alternative
-    kind = FIGURES.find(name).kind
     return FigureView(f"{prefix}-{name}", name, kind, *texts, figure.traces, layout)
 
 

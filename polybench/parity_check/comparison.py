@@ -463,6 +463,10 @@ def _describe(conventions: NumericalConventions) -> str:
         return f"batch norm computes mean and variance from {sums} running sums in float32"
     if derivative := conventions.relu_at_zero:
         return f"the derivative of ReLU at 0 is {derivative:g}"
+    if conventions.max_pool_ties != "first":
+        return "equal maxima of a max-pool share its gradient, or each of them gets it"
+    if bits := conventions.operand_bits:
+        return f"products round their operands to {bits} significant bits"
     return "batch norm divides the batch's variance by n instead of n - 1 in its running variance"
 
 

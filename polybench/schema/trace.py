@@ -57,12 +57,16 @@ class Cause(PrintableStruct):
     """A known cause, and what it leaves unexplained.
 
     `explains` is the kind of difference; `remaining_error` is what remains of it with this cause taken into account.
+    `step` is the first recorded step in which it shows. `is_convention` is True if one of the frameworks always does
+    that, so that no setting of a program changes it.
     """
 
     cause: str
     evidence: str
     explains: DifferenceKind
     remaining_error: Amount
+    step: NaturalInt = 0
+    is_convention: bool = False
 
 
 class StepErrors(msgspec.Struct, frozen=True):
@@ -74,6 +78,19 @@ class StepErrors(msgspec.Struct, frozen=True):
     loss: float | None
     gradient: float | None
     statistic: float | None
+    update: float | None
+
+
+class TensorErrors(PrintableStruct):
+    """Relative errors of a weight, its gradient and its update in one step; null as in `StepErrors`.
+
+    Gradients that are rounding, and the updates that they cause, are null too.
+    """
+
+    step: NaturalInt
+    tensor: str
+    weight: float | None
+    gradient: float | None
     update: float | None
 
 
@@ -93,6 +110,8 @@ class TraceDiffDocument(PrintableStruct, kw_only=True):
     excluded: list[str] = []
     not_tried: list[str] = []
     steps: list[StepErrors] = []
+    tensors: list[TensorErrors] = []
+    """By step, then in the order of A."""
     pairs: list[tuple[str, str, str]] = []
     """Name in A, name in B, and how B's tensor becomes A's."""
     warnings: list[str] = []

@@ -6,9 +6,11 @@ dropout, which is random.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, get_args
 
+import msgspec
 import numpy as np
 
 from polybench.networks.model import Model
@@ -24,7 +26,7 @@ _CONSTANT = 1e-3
 
 
 class Found(NamedTuple):
-    """The causes that explain, in the order of a training step, and the names of the others."""
+    """The causes that explain, in the order of a training step, conventions last, and the names of the others."""
 
     causes: list[Cause]
     excluded: list[str]
@@ -51,17 +53,29 @@ def find_causes(comparison: Comparison, first: FirstDifference | None, model: Mo
     elif (of_network := _forward(comparison, model)) is None:
         found.not_tried.extend(f"{name} (no variant of {model.name} explains both)" for name in forward.FORWARD_CAUSES)
     else:
-        named = {cause.cause for cause in found.causes}
-        is_summed = any("loss is the sum over" in text for text in named)
-        found.causes.extend(one for one in of_network if not (is_summed and one.cause.endswith(forward.SUMMED)))
+        is_scaled = any(map(_is_factor, found.causes))
+        found = found._replace(causes=[*map(_refute_evaluation, found.causes)])
+        found.causes.extend(one for one in of_network if not (is_scaled and _is_factor(one)))
         found.excluded.extend(() if of_network else forward.FORWARD_CAUSES)
     order = get_args(DifferenceKind).index
-    return found._replace(causes=sorted(found.causes, key=lambda cause: order(cause.explains)))
+    return found._replace(causes=sorted(found.causes, key=lambda cause: (cause.is_convention, order(cause.explains))))
+
+
+def _is_factor(cause: Cause) -> bool:
+    return any(words in cause.cause for words in (forward.SUMMED, _CLIPS, _SCALES))
+
+
+def _refute_evaluation(cause: Cause) -> Cause:
+    """Correct a cause if the loss of both traces is that of batch norm over the batch."""
+    if not cause.cause.endswith(_EVALUATION):
+        return cause
+    text = f"{cause.cause.removesuffix(_EVALUATION)}{_NOT_UPDATED}"
+    return msgspec.structs.replace(cause, cause=text, explains="statistic", remaining_error=0.0)
 
 
 def _is_unknown(name: str, comparison: Comparison, first: FirstDifference) -> bool:
     """Return True if a cause that was not found is not excluded either: the traces do not tell."""
-    if _CAUSES[name] in (_gradient_factor, _penalty, _not_zeroed, _precision, _dropout):
+    if _CAUSES[name] in (_gradient_factor, _penalty, _not_zeroed, _dropout):
         return first.kind in ("weight", "batch")  # gradients differ anyway
     if _CAUSES[name] is _statistics:
         return not comparison.statistics
@@ -87,7 +101,9 @@ def _batch(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
     """Inputs or labels that are not the same."""
     inputs = comparison.inputs
     if inputs.cause:
-        yield Cause(inputs.cause, f"compared value by value in {inputs.tensor}", "batch", inputs.remaining_error)
+        yield Cause(
+            inputs.cause, f"compared value by value in {inputs.tensor}", "batch", inputs.remaining_error, inputs.step
+        )
 
 
 def _gradient_factor(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
@@ -111,12 +127,16 @@ def _gradient_factor(comparison: Comparison, first: FirstDifference) -> Iterator
     ]
     if counts and abs(loss_factor / factor - 1) < 1e-3:
         which, other = ("B", "A") if factor > 1 else ("A", "B")
-        text = f"{which}'s loss is the sum over {counts[0]} predictions, {other}'s is the mean"
+        text = f"{which} {forward.SUMMED} ({counts[0]} predictions), {other} computes its mean"
     elif _is_round(norm := float(np.linalg.norm(b if factor < 1 else a))):
-        text = f"{'B' if factor < 1 else 'A'} clips its gradients to the norm {norm:.4g}"
+        text = f"{'B' if factor < 1 else 'A'} {_CLIPS} {norm:.4g}"
     else:
-        text = f"B's gradients are A's times {factor:.6g}: a loss scale that one of them does not undo"
-    yield Cause(text, evidence, first.kind, remaining)
+        text = f"B {_SCALES} by {factor:.6g}: a loss scale that one of the programs does not undo"
+    yield Cause(text, evidence, first.kind, remaining, first.step)
+
+
+_CLIPS = "clips its gradients to the norm"
+_SCALES = "scales its gradients"
 
 
 def _label_counts(comparison: Comparison, step: int) -> Iterator[int]:
@@ -148,7 +168,7 @@ def _penalty(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
     remaining = np.sqrt(missed / size) if size else np.inf
     large = {name: factor for name, factor in factors.items() if abs(factor) > 0.01 * max(map(abs, factors.values()))}
     values = np.array(list(large.values()))
-    if remaining > 0.02 or np.ptp(values) > 0.02 * abs(values.mean()):
+    if not large or not remaining <= 0.02 or np.ptp(values) > 0.02 * abs(values.mean()):
         return
     which = "B" if values.mean() > 0 else "A"
     yield Cause(
@@ -156,6 +176,7 @@ def _penalty(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
         "the gradients differ by a multiple of the weights",
         first.kind,
         float(remaining),
+        first.step,
     )
 
 
@@ -174,7 +195,7 @@ def _not_zeroed(comparison: Comparison, first: FirstDifference) -> Iterator[Caus
         remaining = relative_error(total, other + before)
         if before.any() and remaining <= _CONSTANT:
             text = f"{which} adds its gradients to those of the step before: it does not set them to zero"
-            yield Cause(text, f"{which}'s gradients are a sum of two steps", "gradient", remaining)
+            yield Cause(text, f"{which}'s gradients are a sum of two steps", "gradient", remaining, first.step)
 
 
 def _joined(comparison: Comparison, step: int) -> tuple[Array, Array]:
@@ -184,20 +205,34 @@ def _joined(comparison: Comparison, step: int) -> tuple[Array, Array]:
     return (np.concatenate([a for a, _ in pairs] or [empty]), np.concatenate([b for _, b in pairs] or [empty]))
 
 
-def _precision(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
-    """Gradients in bfloat16, whose values have 8 significant bits."""
-    if first.kind not in ("loss", "gradient"):
-        return
-    for which, gradients in zip("AB", _joined(comparison, first.step), strict=True):
-        bits = gradients[gradients != 0].astype("float32").view("uint32")
-        if bits.size and (bits & 0xFFFF == 0).mean() > 0.9:
-            error = first.error or 0.0
-            text = f"{which} computes in bfloat16"
-            yield Cause(text, f"{which}'s gradients have 8 significant bits", first.kind, error)
+def _precision(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
+    """Gradients whose values have the significant bits of bfloat16 or float16."""
+    pairs = [(a, b) for _, a, b in pairs_of(comparison, 0, "gradient")]
+    bits = [_significant_bits(gradients) for gradients in zip(*pairs, strict=True)]
+    if pairs and bits[0] != bits[1]:
+        which, fewer = ("A", bits[0]) if bits[0] < bits[1] else ("B", bits[1])
+        text = f"{which} computes in {'bfloat16' if fewer == _BFLOAT16 else 'float16'}"
+        evidence = f"gradients of {which} have {fewer} significant bits"
+        yield Cause(text, evidence, "gradient", relative_error(*_joined(comparison, 0)))
 
 
-def _statistics(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
-    """Another momentum of the running statistics, or variances divided by n."""
+_BFLOAT16, _FLOAT16, _FLOAT32 = 8, 11, 24
+_MANY = 16
+"""Values whose few bits are no coincidence."""
+
+
+def _significant_bits(gradients: Sequence[Array]) -> int:
+    """Return the significant bits that some gradients have; a compiler may keep others in float32."""
+    all_bits = [one[one != 0].astype("float32").view("uint32") for one in gradients]
+    for significant in (_BFLOAT16, _FLOAT16):
+        fitting = [bits.size for bits in all_bits if bits.size and (bits % 2 ** (_FLOAT32 - significant) == 0).all()]
+        if sum(fitting) >= _MANY:
+            return significant
+    return _FLOAT32
+
+
+def _statistics(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
+    """Running statistics that stay the same, another momentum, or variances divided by n."""
     changes: dict[bool, list[tuple[Array, Array, Array]]] = {False: [], True: []}
     before = {pair.a: comparison.a.tensor(0, "statistic", pair.a) for pair in comparison.statistics}
     for name, a, b in pairs_of(comparison, 0, "statistic"):
@@ -205,6 +240,14 @@ def _statistics(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
     if not changes[False] or not changes[True]:
         return
     means = [np.concatenate(column) for column in zip(*changes[False], strict=True)]
+    if np.array_equal(means[0], means[1]) != np.array_equal(means[0], means[2]):
+        which = "A" if np.array_equal(means[0], means[1]) else "B"
+        evidence = f"{which}'s running means stay the same in step 0"
+        if first.step == 0 and first.kind in ("loss", "gradient"):
+            yield Cause(f"{which} {_EVALUATION}", evidence, "loss", first.error or 0.0)
+        else:
+            yield Cause(f"{which} {_NOT_UPDATED}", evidence, "statistic", 0.0)
+        return
     factor, remaining = _factor(means[1] - means[0], means[2] - means[0])
     if remaining > _CONSTANT or not factor:
         return
@@ -217,11 +260,20 @@ def _statistics(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
         ratio, rest = _factor(variance_a, variance_b)
         if rest <= 1e-4 and 10 * rest + 1e-6 < abs(ratio - 1) < 0.5:
             n = 1 / abs(ratio - 1) + (1 if ratio > 1 else 0)
-            which = ("B", "A") if ratio > 1 else ("A", "B")
             if abs(n - round(n)) < max(0.02, 1e-5 * n**2):
-                text = f"{which[0]}'s running variance divides by n - 1, {which[1]}'s by n"
-                yield Cause(text, f"the ratio is {ratio:.8g}, so n is {round(n)}", "statistic", rest)
+                evidence = f"the ratio is {ratio:.8g}, so n is {round(n)}"
+                is_convention = [_is_keras(comparison.a), _is_keras(comparison.b)] == [ratio > 1, ratio < 1]
+                text = "{}'s running variance divides by n - 1, {}'s by n".format(*("BA" if ratio > 1 else "AB"))
+                yield Cause(text, evidence, "statistic", rest, is_convention=is_convention)
                 return
+
+
+_EVALUATION = "normalizes with running statistics, as in evaluation, not with those of the batch"
+_NOT_UPDATED = "does not update its running statistics"
+
+
+def _is_keras(trace: Trace) -> bool:
+    return trace.header.framework.startswith("keras")
 
 
 def _factor(a: Array, b: Array) -> tuple[float, float]:
@@ -241,7 +293,11 @@ def _update(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
             f"A's rule leaves {found.a_on_b.error:.2g} of B's update, with this change {found.b.error:.1g} remains"
         )
         text = f"the {rules.WORDS[field]} {'are' if field in _PLURAL else 'is'} {values[1]} in B, and {values[0]} in A"
-        yield Cause(text, evidence, "update", found.b.error)
+        is_convention = field == "epsilon_place" and any(
+            _is_keras(trace) and fit.rule.epsilon_place == rules.KERAS_EPSILON[fit.rule.family]
+            for trace, fit in ((comparison.a, found.a), (comparison.b, found.b))
+        )
+        yield Cause(text, evidence, "update", found.b.error, found.step, is_convention)
 
 
 _PLURAL = ("betas", "decays")
@@ -249,6 +305,8 @@ _PLURAL = ("betas", "decays")
 
 def _value(field: str, value: object) -> str:
     words = rules.VALUES.get(field, {}).get(value)
+    if isinstance(value, tuple) and not words:
+        return ", ".join(f"{one:.6g}" for one in value)
     return words or (f"{value:.6g}" if isinstance(value, float) else str(value))
 
 
@@ -268,15 +326,20 @@ def _dropout(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
     if bool(active[0]) != bool(active[1]):
         which, names = ("A", active[0]) if active[0] else ("B", active[1])
         text = f"dropout is active in {which} only: {', '.join(names)}"
-        yield Cause(text, "by the settings of the layers; dropout is random", first.kind, first.error or 0.0)
+        evidence = "by the settings of the layers; dropout is random"
+        yield Cause(text, evidence, first.kind, first.error or 0.0, first.step)
 
 
 def _active_dropout(trace: Trace) -> list[str]:
     return [
         name or kind
         for name, kind, settings in trace.header.layers
-        if "dropout" in kind.lower() and "training=True" in settings and "p=0.0," not in settings
+        if "dropout" in kind.lower() and _DROPOUT.search(settings)
     ]
+
+
+_DROPOUT = re.compile(r"p=0?\.0*[1-9].*training=True|'rate': 0?\.0*[1-9]")
+"""Settings of a layer of PyTorch that is in training mode, or of Keras, with a positive rate."""
 
 
 _CAUSES: dict[str, Callable[[Comparison, FirstDifference], Iterator[Cause]]] = {
@@ -295,21 +358,23 @@ _CAUSES: dict[str, Callable[[Comparison, FirstDifference], Iterator[Cause]]] = {
 
 def _forward(comparison: Comparison, model: Model) -> list[Cause] | None:
     """Return the differences between the networks that both compute; None if a trace computes no known variant."""
-    explained = {}
+    explained, words = {}, {}
     for which, trace in (("A", comparison.a), ("B", comparison.b)):
         recorded = forward.read_step(trace, model, comparison.weights, is_b=which == "B")
         explained[which] = forward.explain(recorded, model)
-    if not all(one.explains for one in explained.values()):
-        return None
-    both = {*explained["A"].variant.words} & {*explained["B"].variant.words}
+        if not explained[which].explains:
+            return None
+        norm = float(np.sqrt(sum(float((one**2).sum()) for one in recorded.gradients.values())))
+        scaling = f"{_CLIPS} {norm:.4g}" if _is_round(norm) else _SCALES
+        words[which] = [scaling if text == forward.SCALED else text for text in explained[which].variant.words]
     return [
         Cause(
             f"{which} {text}",
             f"so {model.name} in the float64 reference has {which}'s loss and gradients",
             "loss",
-            one.error,
+            explained[which].error,
         )
-        for which, one in explained.items()
-        for text in one.variant.words
-        if text not in both
+        for which, other in (("A", "B"), ("B", "A"))
+        for text in words[which]
+        if text not in words[other]
     ]

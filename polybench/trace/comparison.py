@@ -93,19 +93,33 @@ def pairs_of(comparison: Comparison, step: int, kind: DifferenceKind) -> Iterato
             yield pair.a, a.tensor(step, tensor_kind, pair.a), pair.layout.apply(b.tensor(step, tensor_kind, pair.b))
 
 
-def norm_error(comparison: Comparison, step: int, kind: DifferenceKind) -> float | None:
-    """Return norm(a - b) / norm(a) of all tensors together; None without tensors."""
-    difference = scale = 0.0
-    found = False
-    for name, a, b in pairs_of(comparison, step, kind):
-        found = True
-        if name in comparison.without_gradient and (kind == "update" or (kind == "weight" and step > 0)):
-            continue
-        difference += float(((a - b) ** 2).sum())
-        scale += float((a**2).sum())
-    if not found:
+class Squares(NamedTuple):
+    """Sums of squares of a tensor: of A - B, and of A."""
+
+    difference: float
+    scale: float
+
+    @property
+    def error(self) -> float:
+        """The relative error norm(a - b) / norm(a)."""
+        return math.sqrt(self.difference / self.scale) if self.scale else 0.0 if not self.difference else math.inf
+
+
+def squares(comparison: Comparison, step: int, kind: DifferenceKind) -> dict[str, Squares | None]:
+    """Compare the tensors of a kind by their names in A; None for those that are rounding, or follow from it."""
+    rounding = comparison.without_gradient if kind == "update" or (kind == "weight" and step > 0) else frozenset()
+    return {
+        name: None if name in rounding else Squares(float(((a - b) ** 2).sum()), float((a**2).sum()))
+        for name, a, b in pairs_of(comparison, step, kind)
+    }
+
+
+def norm_error(tensors: Mapping[str, Squares | None]) -> float | None:
+    """Return the relative error of all tensors together; None without tensors."""
+    if not tensors:
         return None
-    return math.sqrt(difference / scale) if scale else 0.0 if not difference else math.inf
+    compared = [one for one in tensors.values() if one is not None]
+    return Squares(sum(one.difference for one in compared), sum(one.scale for one in compared)).error
 
 
 def tolerance(comparison: Comparison, step: int, kind: DifferenceKind) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from polybench.errors import BadInput
 from polybench.networks.model import Model
-from polybench.schema.trace import Cause, DifferenceKind, FirstDifference, StepErrors, TraceDiffDocument
+from polybench.schema.trace import Cause, DifferenceKind, FirstDifference, StepErrors, TensorErrors, TraceDiffDocument
 from polybench.trace.causes import find_causes
-from polybench.trace.comparison import TOLERANCE, Comparison, norm_error, pair, pairs_of, tolerance
+from polybench.trace.comparison import TOLERANCE, Comparison, Squares, norm_error, pair, pairs_of, squares, tolerance
 from polybench.trace.file import Trace
 from polybench.trace.pairing import read_map, relative_error
 
@@ -33,12 +33,16 @@ def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None
             listed = " and ".join(recorded)
             raise BadInput(f"the traces have the steps {listed}: expected step 0 in both; record with steps=(0, 1, 2)")
         comparison = pair(trace_a, trace_b, read_map(names))
-        errors = [_errors(comparison, step) for step in steps]
+        squares_by_step = {step: {kind: squares(comparison, step, kind) for kind in _TENSORS} for step in steps}
+        errors = [_errors(comparison, step, squares_by_step[step]) for step in steps]
         first = _first_difference(comparison, errors)
         found = find_causes(comparison, first, model)
-        if first is None and found.causes:  # smaller than what rounding may do, but explained
-            kind = found.causes[0].explains
-            first = FirstDifference(0, kind, _worst(comparison, 0, kind), _finite(getattr(errors[0], kind)))
+        earliest = min(found.causes, key=lambda cause: cause.step, default=None)
+        if earliest is not None and (first is None or earliest.step < first.step):
+            # Smaller than what rounding may do, but explained.
+            step, kind = earliest.step, earliest.explains
+            error = getattr(errors[steps.index(step)], kind)
+            first = FirstDifference(step, kind, _worst(comparison, step, kind), _finite(error))
         return TraceDiffDocument(
             a=str(a),
             b=str(b),
@@ -49,17 +53,29 @@ def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None
             excluded=found.excluded,
             not_tried=found.not_tried,
             steps=[StepErrors(one.step, *(_finite(getattr(one, kind)) for kind in TOLERANCE)) for one in errors],
+            tensors=[one for step in steps for one in _tensor_errors(comparison, step, squares_by_step[step])],
             pairs=[(one.a, one.b, one.layout.text) for one in comparison.weights],
             warnings=list(_warnings(trace_a, trace_b, steps)),
         )
 
 
-def _errors(comparison: Comparison, step: int) -> StepErrors:
+_TENSORS: tuple[DifferenceKind, ...] = ("weight", "gradient", "statistic", "update")
+"""Kinds of differences that are compared tensor by tensor."""
+
+_Compared = Mapping[DifferenceKind, Mapping[str, Squares | None]]
+
+
+def _errors(comparison: Comparison, step: int, compared: _Compared) -> StepErrors:
     losses = comparison.a.steps[step].loss, comparison.b.steps[step].loss
     loss = None if None in losses else relative_error(*losses)  # type: ignore[arg-type]  # None is excluded
-    kinds: tuple[DifferenceKind, ...] = ("weight", "gradient", "statistic", "update")
-    weight, gradient, statistic, update = (norm_error(comparison, step, kind) for kind in kinds)
+    weight, gradient, statistic, update = (norm_error(compared[kind]) for kind in _TENSORS)
     return StepErrors(step, weight, comparison.inputs.errors.get(step), loss, gradient, statistic, update)
+
+
+def _tensor_errors(comparison: Comparison, step: int, compared: _Compared) -> Iterator[TensorErrors]:
+    for weight in comparison.weights:
+        found = (compared[kind].get(weight.a) for kind in ("weight", "gradient", "update"))
+        yield TensorErrors(step, weight.a, *(None if one is None else _finite(one.error) for one in found))
 
 
 def _first_difference(comparison: Comparison, errors: Sequence[StepErrors]) -> FirstDifference | None:
@@ -106,6 +122,8 @@ def _verdict(first: FirstDifference | None, causes: Sequence[Cause], errors: Seq
     verb = "differs" if first.kind in ("loss", "update") else "differ"
     where = "" if first.tensor in ("loss", "") else f", most in {first.tensor}"
     found = f"step {first.step}: {f'{before}; ' if before else ''}the {_NOUNS[first.kind]} {verb}{size}{where}"
+    if first.kind == "weight" and first.step > 0:
+        found += f"; they part after step {max(one.step for one in errors if one.step < first.step)}"
     return f"{found}. {' '.join(f'{_sentence(cause.cause)}' for cause in causes) or 'No known cause explains it.'}"
 
 

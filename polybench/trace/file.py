@@ -14,6 +14,7 @@ import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, get_args
 from urllib.parse import quote, unquote
@@ -221,7 +222,7 @@ class Trace:
             if version != (1, 0):
                 raise ValueError(f"version {version} of the format")
             shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(self._file)
-        except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        except (ValueError, EOFError, SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:
             raise BadInput(f"{self.path}: tensor {name!r} is not a NumPy array: {error}") from error
         size = location.size - (self._file.tell() - location.offset)
         if dtype.kind not in _NUMBERS or any(length < 0 for length in shape):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,7 +18,8 @@ from polybench.schema.trace import TensorKind
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import Pair, relative_error
 
-SUMMED = "adds up the loss over the batch instead of its mean"
+SUMMED = "adds up the loss over the batch"
+SCALED = "scales its gradients"
 
 _ROUNDING = 1e-5
 _EXPLAINED = 1e-3
@@ -41,7 +42,9 @@ class Variant(NamedTuple):
     Attributes:
         words: what it does, as in "{trace} lacks the ReLU after conv1"; empty for the network itself.
         flipped: names of convolutions whose kernels are flipped.
-        loss_factor: of the loss and all gradients, as a function of the batch size.
+        is_summed: True if the loss is the sum over the batch.
+        is_scaled: True if all gradients are multiplied by a number, which is fitted.
+        softmax_twice: True if softmax comes before the cross-entropy, which has its own.
     """
 
     words: tuple[str, ...]
@@ -49,6 +52,8 @@ class Variant(NamedTuple):
     flipped: frozenset[str] = frozenset()
     conventions: NumericalConventions = NO_DEVIATIONS
     is_summed: bool = False
+    softmax_twice: bool = False
+    is_scaled: bool = False
 
 
 class Explained(NamedTuple):
@@ -141,18 +146,26 @@ def _error(variant: Variant, recorded: Recorded) -> float:
     try:
         with np.errstate(all="ignore"):
             computed = loss_and_gradients(
-                variant.model, weights | state, recorded.images, recorded.labels, variant.conventions, masks
+                variant.model,
+                weights | state,
+                recorded.images,
+                recorded.labels,
+                variant.conventions,
+                masks,
+                softmax_twice=variant.softmax_twice,
             )
     except (ValueError, KeyError, IndexError, FloatingPointError):
         return np.inf
     factor = recorded.labels.size if variant.is_summed else 1
-    difference = scale = 0.0
-    for name, gradient in recorded.gradients.items():
-        guess = factor * computed.gradients[name]
-        guess = np.flip(guess, (2, 3)) if name.removesuffix(".weight") in variant.flipped else guess
-        difference += float(((gradient - guess) ** 2).sum())
-        scale += float((gradient**2).sum())
-    error = max(relative_error(recorded.loss, factor * computed.loss), np.sqrt(difference / scale) if scale else 0.0)
+    guesses = {
+        name: factor * (np.flip(one, (2, 3)) if name.removesuffix(".weight") in variant.flipped else one)
+        for name, one in computed.gradients.items()
+    }
+    found = np.concatenate([np.zeros(0), *(one.ravel() for one in recorded.gradients.values())])
+    guess = np.concatenate([np.zeros(0), *(guesses[name].ravel() for name in recorded.gradients)])
+    if variant.is_scaled and guess.any():
+        guess *= np.vdot(guess, found) / np.vdot(guess, guess)
+    error = max(relative_error(recorded.loss, factor * computed.loss), relative_error(found, guess))
     return float(error) if np.isfinite(error) else np.inf
 
 
@@ -184,7 +197,7 @@ def _activations(of: Variant) -> Iterator[Variant]:
                 if other != layer:
                     words = f"has {_kind(other)} for {_kind(layer)} after {name}"
                     yield from _more(of, words, [*layers[:index], other, *layers[index + 1 :]])
-        elif isinstance(layer, spec.Conv | spec.Dense) and after is not None and type(after) not in map(type, others):
+        elif isinstance(layer, spec.Conv | spec.Dense) and type(after) not in map(type, others):
             words = f"has a ReLU after {name}"
             yield from _more(of, words, [*layers[: index + 1], spec.ReLU(), *layers[index + 1 :]])
 
@@ -247,9 +260,14 @@ def _kernels(of: Variant) -> Iterator[Variant]:
 
 
 def _loss(of: Variant) -> Iterator[Variant]:
-    """Sum for mean, label smoothing, and a softmax before the cross-entropy has no counterpart here."""
+    """Sum for mean, gradients that are clipped or scaled, label smoothing, and a softmax before the cross-entropy."""
     if not of.is_summed:
         yield of._replace(words=(*of.words, SUMMED), is_summed=True)
+    if not of.is_scaled:
+        yield of._replace(words=(*of.words, SCALED), is_scaled=True)
+    if not of.softmax_twice:
+        words = "applies softmax before the cross-entropy, which applies it again"
+        yield of._replace(words=(*of.words, words), softmax_twice=True)
     for smoothing in {0.0, 0.05, 0.1, 0.2} - {of.model.label_smoothing}:
         words = f"has label smoothing {smoothing:g}, not {of.model.label_smoothing:g}"
         yield of._replace(words=(*of.words, words), model=replace(of.model, label_smoothing=smoothing))
@@ -264,6 +282,25 @@ def _attention(of: Variant) -> Iterator[Variant]:
     if blocks:
         words = "has no causal mask" if blocks[0].causal else "has a causal mask"
         yield from _more(of, words, layers)
+
+
+def _arithmetic(of: Variant) -> Iterator[Variant]:
+    """Ties of max-pools, and products with fewer bits."""
+    kinds = {type(layer) for layer in spec.walk(of.model.layers)}
+    for words, needed, changes in _ARITHMETIC:
+        if kinds & needed and all(getattr(of.conventions, name) == getattr(NO_DEVIATIONS, name) for name in changes):
+            yield of._replace(words=(*of.words, words), conventions=replace(of.conventions, **changes))
+
+
+_PRODUCTS = {spec.Conv, spec.Dense}
+_ARITHMETIC: tuple[tuple[str, Set[type], Mapping[str, Any]], ...] = (
+    ("shares a max-pool's gradient among equal maxima", {spec.MaxPool}, {"max_pool_ties": "shared"}),
+    ("gives a max-pool's gradient to each of several equal maxima", {spec.MaxPool}, {"max_pool_ties": "all"}),
+    ("gives a max-pool's gradient to the first value near the maximum", {spec.MaxPool}, {"max_pool_within": 2**-11.5}),
+    ("computes products in TF32, whose operands have 11 significant bits", _PRODUCTS, {"operand_bits": 11}),
+    ("computes products of operands in bfloat16, which has 8 significant bits", _PRODUCTS, {"operand_bits": 8}),
+)
+"""Words, the layers of which a network needs one, and the conventions. The tolerance is that of NNlib in float32."""
 
 
 def _replaced(layers: Sequence[spec.Layer], old: spec.Layer, new: spec.Layer) -> list[spec.Layer]:
@@ -288,6 +325,7 @@ _MISTAKES: tuple[Callable[[Variant], Iterator[Variant]], ...] = (
     _epsilon,
     _kernels,
     _attention,
+    _arithmetic,
 )
 
 FORWARD_CAUSES = (
@@ -297,6 +335,9 @@ FORWARD_CAUSES = (
     "epsilon of normalization",
     "flipped kernels",
     "label smoothing",
+    "softmax twice",
     "causal mask",
+    "ties of max-pools",
+    "TF32",
 )
 """The causes of this module in words, for messages about what was tried."""

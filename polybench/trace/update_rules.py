@@ -1,7 +1,7 @@
 """The update rules of optimizers, and which of them a recorded training follows.
 
-A rule is linear in the learning rate, which is therefore fitted. Steps are evaluated one by one from the recorded
-weights and gradients, so errors do not accumulate.
+A rule is linear in the learning rate, which is therefore fitted, for all steps or for each. Steps are evaluated one
+by one from the recorded weights and gradients, so errors do not accumulate.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ NO_GRADIENT = 1e-5
 """Norm of a gradient that is rounding, relative to the norm of all gradients, such as that of a bias before batch norm.
 Adam makes full updates of it."""
 
+_CONSTANT_RATE = 1e-3
+"""Largest relative spread of the learning rates of a constant one."""
+
+_MAX_STEPS = 16
+"""Recorded steps up to which a schedule of the learning rate is fitted."""
+
 _EXPLAINED = 2e-4
 """Largest relative error of an update that a rule explains. float32 leaves up to 1e-5, wrong rules 1e-3 and more."""
+
+
+EpsilonPlace = Literal["outside", "inside", "before correction"]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +44,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     m / (sqrt(v) + epsilon), where `epsilon_place` has other forms. "rmsprop": g / (sqrt(s) + epsilon).
     `weight_decay` is added to g, or with `decoupled` decay to the step; `decays` are all weights or those with
     several axes. `clip` is the largest norm of all gradients together; 0 turns clipping off.
+    `learning_rates` has that of each step if they differ. Then the form of momentum counts: `scaled_velocity` is
+    v = momentum v + learning_rate g, and the step is v, as in Keras.
     """
 
     family: Literal["sgd", "adam", "rmsprop"]
@@ -44,7 +55,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     nesterov: bool = False
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
-    epsilon_place: Literal["outside", "inside", "before correction"] = "outside"
+    epsilon_place: EpsilonPlace = "outside"
     bias_correction: bool = True
     amsgrad: bool = False
     rho: float = 0.9
@@ -52,11 +63,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     decoupled: bool = False
     decays: Literal["all weights", "matrices"] = "all weights"
     clip: float = 0.0
+    learning_rates: tuple[float, ...] = ()
+    scaled_velocity: bool = False
 
 
 WORDS = {
     "family": "kind of optimizer",
     "learning_rate": "learning rate",
+    "learning_rates": "schedule of the learning rate",
+    "scaled_velocity": "form of momentum",
     "momentum": "momentum",
     "dampening": "dampening of the momentum",
     "nesterov": "Nesterov momentum",
@@ -84,6 +99,8 @@ VALUES: Mapping[str, Mapping[object, str]] = {
         "before correction": "added before the bias correction",
     },
     "clip": {0.0: "none"},
+    "learning_rates": {(): "constant"},
+    "scaled_velocity": {True: "v = m v + rate g, step v", False: "v = m v + g, step rate v"},
 }
 """Values of a field in words; other values are printed as they are."""
 
@@ -114,11 +131,13 @@ class Fit(NamedTuple):
     Attributes:
         error: the largest relative error that it leaves of a tensor's update.
         excess: the same without what rounding the weights can do.
+        step: the first step that it does not explain, or 0.
     """
 
     rule: Rule
     error: float
     excess: float
+    step: int = 0
 
     @property
     def explains(self) -> bool:
@@ -154,16 +173,19 @@ def take_samples(trace: Trace) -> Samples | None:
     return Samples(before, gradients, updates, np.array(tensors), np.array(matrices), np.sqrt(norms), rounding)
 
 
-def directions(rule: Rule, samples: Samples) -> Array:
-    """Return the update of each step for a learning rate of 1: (steps, values)."""
+def updates(rule: Rule, samples: Samples, rates: Array | None = None) -> Array:
+    """Return the update of each step for these learning rates (steps,), by default 1: (steps, values)."""
     gradients = samples.gradients
+    rates = np.ones((len(gradients), 1)) if rates is None else rates[:, None]
     if rule.clip:
         gradients = gradients * np.minimum(1.0, rule.clip / (samples.norms + CLIP_EPSILON))[:, None]
     decay = rule.weight_decay * samples.weights
     if rule.decays == "matrices":
         decay = decay * samples.matrices
-    step = _STEPS[rule.family](rule, gradients if rule.decoupled else gradients + decay)
-    return -(step + decay if rule.decoupled else step)
+    gradients = gradients if rule.decoupled else gradients + decay
+    compute = _STEPS[rule.family]
+    step = compute(rule, rates * gradients) if rule.scaled_velocity else rates * compute(rule, gradients)
+    return -(step + rates * decay if rule.decoupled else step)
 
 
 def _sgd(rule: Rule, gradients: Array) -> Array:
@@ -207,22 +229,51 @@ _STEPS = {"sgd": _sgd, "adam": _adam, "rmsprop": _rmsprop}
 
 
 def fit(rule: Rule, samples: Samples) -> Fit:
-    """Fit the learning rate of a rule to all steps, and return the error that remains."""
+    """Fit the learning rate of a rule to all steps, or that of each step, and return the error that remains."""
     with np.errstate(all="ignore"):
-        predicted = directions(rule, samples)
+        if rule.learning_rates:
+            rates = _fit_rates(rule, samples)
+            if np.ptp(rates) > _CONSTANT_RATE * np.abs(rates).max():
+                rule = msgspec.structs.replace(
+                    rule, learning_rate=float(rates[0]), learning_rates=tuple(rates.tolist())
+                )
+                return _fit_with(rule, samples, updates(rule, samples, rates))
+            rule = msgspec.structs.replace(rule, learning_rates=())
+        predicted = updates(rule, samples)
+        square = float(np.vdot(predicted, predicted))
+        rate = float(np.vdot(predicted, samples.updates)) / square if square else 0.0
+        return _fit_with(msgspec.structs.replace(rule, learning_rate=rate), samples, rate * predicted)
+
+
+def _fit_rates(rule: Rule, samples: Samples) -> Array:
+    """Fit the learning rate of one step after the other; a step depends on its own linearly."""
+    rates = np.zeros(len(samples.updates))
+    for step, update in enumerate(samples.updates):
+        without = updates(rule, samples, rates)[step]
+        rates[step] = 1.0
+        slope = updates(rule, samples, rates)[step] - without
+        square = float(np.vdot(slope, slope))
+        rates[step] = float(np.vdot(slope, update - without)) / square if square else 0.0
+    return rates
+
+
+def _fit_with(rule: Rule, samples: Samples, predicted: Array) -> Fit:
     if not np.isfinite(predicted).all():
         return Fit(rule, np.inf, np.inf)
-    square = float(np.vdot(predicted, predicted))
-    rate = float(np.vdot(predicted, samples.updates)) / square if square else 0.0
     count = int(samples.tensors[-1]) + 1
-    error = excess = 0.0
-    for step, (update, guess) in enumerate(zip(samples.updates, rate * predicted, strict=True)):
+    errors, excesses = [], []
+    for step, (update, guess) in enumerate(zip(samples.updates, predicted, strict=True)):
         size = np.sqrt(np.bincount(samples.tensors, update**2, count))
         missed = np.sqrt(np.bincount(samples.tensors, (update - guess) ** 2, count))
         scale = np.maximum(size, 1e-3 * size.max()) + np.finfo(float).tiny
-        error = max(error, float(np.max(missed / scale)))
-        excess = max(excess, float(np.max((missed - samples.rounding[step]) / scale)))
-    return Fit(msgspec.structs.replace(rule, learning_rate=rate), error, excess)
+        errors.append(float(np.max(missed / scale)))
+        excesses.append(float(np.max((missed - samples.rounding[step]) / scale)))
+    wrong = (step for step, excess in enumerate(excesses) if excess > _EXPLAINED)
+    return Fit(rule, max(errors), max(0.0, *excesses), next(wrong, 0))
+
+
+KERAS_EPSILON: Mapping[str, EpsilonPlace] = {"adam": "before correction", "rmsprop": "inside"}
+"""Family -> the place of epsilon in Keras, which no setting changes."""
 
 
 def declared_rule(trace: Trace) -> Rule | None:
@@ -246,12 +297,13 @@ def declared_rule(trace: Trace) -> Rule | None:
         nesterov=bool(settings.get("nesterov")),
         betas=_betas(settings),
         epsilon=number("eps", "epsilon", default=1e-7 if keras else 1e-8),
-        epsilon_place="before correction" if keras and family == "adam" else "outside",
+        epsilon_place=KERAS_EPSILON.get(family, "outside") if keras else "outside",
         amsgrad=bool(settings.get("amsgrad")),
         rho=number("rho", "alpha", default=0.9),
         weight_decay=number("weight_decay"),
         decoupled="adamw" in name or (keras and bool(settings.get("weight_decay"))),
         clip=number("global_clipnorm"),
+        scaled_velocity=keras,
     )
 
 
@@ -289,7 +341,8 @@ _DECAY = ("weight_decay", "decoupled", "decays")
 def find_rule(samples: Samples, candidates: Sequence[Rule]) -> Fit:
     """Return the first rule that explains the updates: a candidate, then one with one change, then with two or three.
 
-    Several changes are tried of those rules that come nearest. Without an explanation, it is the nearest rule.
+    Several changes are tried of those rules that come nearest. A schedule of the learning rate is tried last. Without
+    an explanation, it is the nearest rule.
     """
     best = [fit(rule, samples) for rule in candidates]
     if explaining := [one for one in best if one.explains]:
@@ -298,8 +351,19 @@ def find_rule(samples: Samples, candidates: Sequence[Rule]) -> Fit:
         changed = (fit(rule, samples) for one in best[:12] for rule in _with_one_change(one.rule, candidates))
         best = sorted([*best, *changed], key=lambda one: one.excess)[:40]
         if best[0].explains:
-            break
+            return best[0]
+    if 1 < len(samples.updates) <= _MAX_STEPS:
+        with_schedule = [fit(rule, samples) for rule in _with_schedule(candidates)]
+        best = sorted([*best, *with_schedule], key=lambda one: one.excess)
     return best[0]
+
+
+def _with_schedule(candidates: Sequence[Rule]) -> Iterator[Rule]:
+    """Iterate over the candidates and their single changes, with a learning rate for each step."""
+    changed = [rule for one in candidates for rule in _with_one_change(one, candidates)]
+    for rule in dict.fromkeys([*candidates, *changed]):
+        for scaled in (False, True) if rule.family == "sgd" else (False,):
+            yield msgspec.structs.replace(rule, learning_rates=(1.0,), scaled_velocity=scaled)
 
 
 def _with_one_change(rule: Rule, candidates: Sequence[Rule]) -> Iterator[Rule]:
@@ -318,13 +382,15 @@ def _with_one_change(rule: Rule, candidates: Sequence[Rule]) -> Iterator[Rule]:
 class Rules(NamedTuple):
     """The rules of two trainings that explain their updates: A's, A's on the updates of B, and B's.
 
-    `fields` are those in which B's rule differs, that with the largest effect on its updates first.
+    `fields` are those in which B's rule differs, that with the largest effect on its updates first. `step` is the first
+    one in which B's update is not that of A's rule.
     """
 
     a: Fit
     a_on_b: Fit
     b: Fit
     fields: list[str]
+    step: int
 
 
 def find_rules(a: Trace, b: Trace) -> Rules | None:
@@ -342,7 +408,17 @@ def find_rules(a: Trace, b: Trace) -> Rules | None:
     def effect(field: str) -> float:
         return fit(msgspec.structs.replace(fit_b.rule, **{field: getattr(fit_a.rule, field)}), samples_b).error
 
-    return Rules(fit_a, a_on_b, fit_b, sorted(differences(fit_a.rule, fit_b.rule), key=effect, reverse=True))
+    fields = sorted(differences(fit_a.rule, fit_b.rule), key=effect, reverse=True)
+    with np.errstate(all="ignore"):
+        same_rates = _with_rates_of(fit_a, samples_b)
+    return Rules(fit_a, a_on_b, fit_b, fields, same_rates.step)
+
+
+def _with_rates_of(a: Fit, samples: Samples) -> Fit:
+    """Return the errors of A's rule with A's own learning rates on the updates of B."""
+    count = len(samples.updates)
+    rates = np.resize(a.rule.learning_rates or [a.rule.learning_rate], count)
+    return _fit_with(a.rule, samples, updates(a.rule, samples, rates))
 
 
 DEFAULTS = (Rule(family="sgd"), Rule(family="sgd", momentum=0.9), Rule(family="adam"), Rule(family="rmsprop"))
@@ -354,11 +430,17 @@ def differences(a: Rule, b: Rule) -> list[str]:
     fields = [name for name in WORDS if getattr(a, name) != getattr(b, name)]
     if a.family != b.family:
         return ["family"]
-    if abs(a.learning_rate - b.learning_rate) < 1e-3 * abs(b.learning_rate):
+    is_scheduled = bool(a.learning_rates or b.learning_rates)
+    if is_scheduled or abs(a.learning_rate - b.learning_rate) < _CONSTANT_RATE * abs(b.learning_rate):
         fields = [name for name in fields if name != "learning_rate"]
+    rates = a.learning_rates, b.learning_rates
+    if all(rates) and len(rates[0]) == len(rates[1]) and np.allclose(*rates, rtol=_CONSTANT_RATE, atol=0):
+        fields = [name for name in fields if name != "learning_rates"]
+    if not all(rates) or not (a.momentum and b.momentum):
+        fields = [name for name in fields if name != "scaled_velocity"]
     if not a.weight_decay and not b.weight_decay:
         fields = [name for name in fields if name not in _DECAY]
     elif not a.weight_decay or not b.weight_decay:
         fields = [name for name in fields if name not in ("decoupled", "decays")]
-    used = {*_FIELDS[a.family], *_DECAY, "clip", "learning_rate"}
+    used = {*_FIELDS[a.family], *_DECAY, "clip", "learning_rate", "learning_rates", "scaled_velocity"}
     return [name for name in fields if name in used]

@@ -44,6 +44,16 @@ def test_every_format_has_the_steps(format: str, traces: tuple[Path, Path]) -> N
         assert "step" in text.lower()
 
 
+def test_html_is_a_report_with_the_errors_over_steps_and_layers(traces: tuple[Path, Path]) -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    page = printed("trace", "diff", *traces, "--format", "html")
+    assert "the learning rate is 0.25 in B, and 0.5 in A." in page
+    assert 'data-figure="s1-steps"' in page
+    assert 'data-figure="s1-layers"' in page
+    assert "<li>update, step 0: 0.5</li>" in page
+
+
 def test_show_lists_settings_steps_and_weights(traces: tuple[Path, Path]) -> None:
     text = printed("trace", "show", traces[0])
     assert "learning_rate 0.5" in text

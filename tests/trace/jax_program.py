@@ -11,48 +11,100 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 import polybench
-from tests.trace.planted import Plant, batches, initial_weights, optimizer_settings
+from tests.trace.planted import Plant, batches, initial_weights, learning_rate, optimizer_settings
 
 Tree = dict[str, Array]
 
 
-def _conv(weights: Tree, name: str, x: Array, pad: int) -> Array:
-    padding = [(pad, pad), (pad, pad)]
-    y = lax.conv_general_dilated(x, weights[f"{name}.weight"], (1, 1), padding)
+def _tf32(x: Array) -> Array:
+    return lax.reduce_precision(x, exponent_bits=8, mantissa_bits=10)
+
+
+@jax.custom_vjp
+def _rounded(x: Array) -> Array:
+    """An operand of a product in TF32."""
+    return _tf32(x)
+
+
+_rounded.defvjp(lambda x: (_tf32(x), None), lambda _, dy: (dy,))
+
+
+@jax.custom_vjp
+def _with_rounded_gradient(y: Array) -> Array:
+    """The result of a product, whose gradient is an operand of two products in TF32."""
+    return y
+
+
+_with_rounded_gradient.defvjp(lambda y: (y, None), lambda _, dy: (_tf32(dy),))
+
+
+def _conv(weights: Tree, name: str, x: Array, pad: int, plants: Collection[Plant]) -> Array:
+    padding, weight = [(pad, pad), (pad, pad)], weights[f"{name}.weight"]
+    if "TF32" in plants:
+        product = lax.conv_general_dilated(_rounded(x), _rounded(weight), (1, 1), padding)
+        y = _with_rounded_gradient(product)
+    else:
+        y = lax.conv_general_dilated(x, weight, (1, 1), padding)
     return y + weights[f"{name}.bias"][:, None, None]
+
+
+def _dense(weights: Tree, name: str, x: Array, plants: Collection[Plant]) -> Array:
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    if "TF32" in plants:
+        return _with_rounded_gradient(_rounded(x) @ _rounded(weight).T) + bias
+    return x @ weight.T + bias
 
 
 def _norm(weights: Tree, state: Tree, x: Array, plants: Collection[Plant]) -> tuple[Array, Tree]:
     mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
-    momentum = 0.01 if "batch norm momentum" in plants else 0.1
+    momentum = 0.0 if {"fixed statistics", "evaluation mode"} & {*plants} else 0.1
+    momentum = 0.01 if "batch norm momentum" in plants else momentum
     n = x.size / x.shape[1]
     unbiased = variance if "biased variance" in plants else variance * n / (n - 1)
     changed = {
         "norm.running_mean": (1 - momentum) * state["norm.running_mean"] + momentum * mean,
         "norm.running_var": (1 - momentum) * state["norm.running_var"] + momentum * unbiased,
     }
+    if "evaluation mode" in plants:
+        mean, variance = state["norm.running_mean"], state["norm.running_var"]
     epsilon = 1e-3 if "epsilon" in plants else 1e-5
     scale = weights["norm.weight"] / jnp.sqrt(variance + epsilon)
     return scale[:, None, None] * (x - mean[:, None, None]) + weights["norm.bias"][:, None, None], changed
 
 
+def _pool(x: Array, plants: Collection[Plant]) -> Array:
+    if "ties of max-pool" in plants:
+        n, channels, height, width = x.shape
+        return x.reshape(n, channels, height // 2, 2, width // 2, 2).max((3, 5))
+    if "pooling" in plants:
+        return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+
 def _network(weights: Tree, state: Tree, x: Array, plants: Collection[Plant]) -> tuple[Array, Tree]:
     if "flipped kernel" in plants:
         weights = {**weights, "conv1.weight": weights["conv1.weight"][:, :, ::-1, ::-1]}
-    x, state = _norm(weights, state, _conv(weights, "conv1", x, 0 if "padding" in plants else 1), plants)
-    x = x if "missing activation" in plants else jax.nn.relu(x)
-    if "pooling" in plants:
-        x = lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4
-    else:
-        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
-    x = jax.nn.relu(_conv(weights, "conv2", x, 0)).mean((2, 3))
-    x = x @ weights["dense1.weight"].T + weights["dense1.bias"]
-    x = jax.nn.gelu(x, approximate="tanh for exact GELU" in plants)
-    return x @ weights["dense2.weight"].T + weights["dense2.bias"], state
+    x = _conv(weights, "conv1", x, 0 if "padding" in plants else 1, plants)
+    if "no norm" not in plants:
+        x, state = _norm(weights, state, x, plants)
+    x = _pool(x if "missing activation" in plants else jax.nn.relu(x), plants)
+    x = jax.nn.relu(_conv(weights, "conv2", x, 0, plants)).mean((2, 3))
+    x = _dense(weights, "dense1", x, plants)
+    gelu = jax.nn.gelu(x, approximate="tanh for exact GELU" in plants)
+    x = jax.nn.silu(x) if "other activation" in plants else gelu
+    y = _dense(weights, "dense2", x, plants)
+    y = jax.nn.relu(y) if "additional activation" in plants else y
+    return jax.nn.softmax(y) if "softmax twice" in plants else y, state
+
+
+_LOW = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}
 
 
 def _loss(weights: Tree, state: Tree, x: Array, y: Array, plants: Collection[Plant]) -> tuple[Array, Tree]:
-    logits, state = _network(weights, state, x, plants)
+    low = next((dtype for name, dtype in _LOW.items() if name in plants), jnp.float32)
+    cast = {name: weight.astype(low) for name, weight in weights.items()}
+    logits, state = _network(cast, state, x.astype(low), plants)
+    logits = logits.astype(jnp.float32)
     smoothing = 0.1 if "label smoothing" in plants else 0.0
     target = (1 - smoothing) * jax.nn.one_hot(y, 5) + smoothing / 5
     losses = -(target * jax.nn.log_softmax(logits)).sum(-1)
@@ -64,41 +116,57 @@ def _loss(weights: Tree, state: Tree, x: Array, y: Array, plants: Collection[Pla
 
 def _update(weights: Tree, gradients: Tree, moments: Any, step: int, plants: Collection[Plant]) -> tuple[Tree, Any]:
     settings = optimizer_settings(plants)
-    rate, decay = settings["learning_rate"], settings["weight_decay"]
+    rate, decay = learning_rate(plants, step), settings["weight_decay"]
+    if "clipping in the optimizer" in plants:
+        gradients = _clipped(gradients)
     new_weights, new_moments = {}, {}
     for name, w in weights.items():
-        g, (m, v) = gradients[name], moments[name]
+        g, (m, v, largest) = gradients[name], moments[name]
         decayed = decay * w if w.ndim > 1 or "decay on matrices only" not in plants else 0 * w
         decoupled = settings["name"] == "adamw"
         g = g if decoupled else g + decayed
         if settings["name"] == "sgd":
-            m = g if step == 0 else settings["momentum"] * m + (1 - settings["dampening"]) * g
-            change = g + settings["momentum"] * m if settings["nesterov"] else m
+            scaled = "form of momentum" in plants
+            entering = rate * g if scaled else g
+            m = entering if step == 0 else settings["momentum"] * m + (1 - settings["dampening"]) * entering
+            change = (entering + settings["momentum"] * m if settings["nesterov"] else m) / (rate if scaled else 1)
+        elif settings["name"] == "rmsprop":
+            v = settings["rho"] * v + (1 - settings["rho"]) * g**2
+            change = g / (jnp.sqrt(v) + settings["eps"])
         else:
             beta1, beta2 = settings["betas"]
             m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+            largest = jnp.maximum(largest, v) if "amsgrad" in plants else v
             correct = "no bias correction" not in plants
-            m1, v1 = (m / (1 - beta1 ** (step + 1)), v / (1 - beta2 ** (step + 1))) if correct else (m, v)
+            m1, v1 = (m / (1 - beta1 ** (step + 1)), largest / (1 - beta2 ** (step + 1))) if correct else (m, largest)
             epsilon = settings["eps"]
             change = m1 / jnp.sqrt(v1 + epsilon) if "epsilon inside" in plants else m1 / (jnp.sqrt(v1) + epsilon)
-        new_weights[name] = w - rate * change - (rate * decayed if decoupled else 0)
-        new_moments[name] = (m, v)
+        is_frozen = "frozen weight" in plants and name == "dense1.weight"
+        new_weights[name] = w if is_frozen else w - rate * change - (rate * decayed if decoupled else 0)
+        new_moments[name] = (m, v, largest)
     return new_weights, new_moments
+
+
+def _clipped(gradients: Tree) -> Tree:
+    norm = jnp.sqrt(sum((one**2).sum() for one in gradients.values()))
+    return {name: one * jnp.minimum(1, 0.1 / norm) for name, one in gradients.items()}
 
 
 def train(file: Path, plants: Collection[Plant]) -> None:
     """Train eleven steps and record steps 0, 1, 2 and 10."""
     weights = {name: jnp.asarray(weight) for name, weight in initial_weights(plants).items()}
-    state = {"norm.running_mean": jnp.zeros(6), "norm.running_var": jnp.ones(6)}
-    moments = {name: (jnp.zeros_like(weight), jnp.zeros_like(weight)) for name, weight in weights.items()}
+    has_norm = "no norm" not in plants
+    state = {"norm.running_mean": jnp.zeros(6), "norm.running_var": jnp.ones(6)} if has_norm else {}
+    moments = {name: (jnp.zeros_like(weight),) * 3 for name, weight in weights.items()}
     gradient_of = jax.jit(
         lambda weights, state, x, y: jax.value_and_grad(_loss, has_aux=True)(weights, state, x, y, plants)
     )
     with polybench.record(file, model=weights, statistics=state) as trace:
         for step, (images, labels) in enumerate(batches(plants)):
             (loss, state), gradients = gradient_of(weights, state, images, labels)
+            if "loss scale" in plants:
+                gradients = {name: 128 * one for name, one in gradients.items()}
             if "clipping" in plants:
-                norm = jnp.sqrt(sum((one**2).sum() for one in gradients.values()))
-                gradients = {name: one * jnp.minimum(1, 0.1 / norm) for name, one in gradients.items()}
+                gradients = _clipped(gradients)
             weights, moments = _update(weights, gradients, moments, step, plants)
             trace.step(loss=loss, batch=(images, labels), gradients=gradients, weights=weights, statistics=state)

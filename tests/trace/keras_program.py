@@ -18,31 +18,51 @@ import tensorflow as tf
 from keras import layers
 
 import polybench
-from tests.trace.planted import Plant, batches, initial_weights, optimizer_settings
+from tests.trace.planted import Plant, batches, initial_weights, learning_rate, optimizer_settings
+
+
+class _SharedMaxPool(layers.Layer):  # type: ignore[misc]  # Keras has no types
+    """A max-pool written with `reduce_max`, whose gradient all maxima share."""
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        _, height, width, channels = x.shape
+        return tf.reduce_max(tf.reshape(x, (-1, height // 2, 2, width // 2, 2, channels)), (2, 4))
 
 
 def _network(plants: Collection[Plant]) -> keras.Model:
     x = inputs = keras.Input((8, 8, 3))
     x = layers.Conv2D(6, 3, padding="valid" if "padding" in plants else "same", name="conv1")(x)
-    epsilon, momentum = 1e-3 if "epsilon" in plants else 1e-5, 0.99 if "batch norm momentum" in plants else 0.9
-    x = layers.BatchNormalization(epsilon=epsilon, momentum=momentum, name="norm")(x)
+    epsilon = 1e-3 if "epsilon" in plants else 1e-5
+    momentum = 1.0 if "fixed statistics" in plants else 0.99 if "batch norm momentum" in plants else 0.9
+    if "no norm" not in plants:
+        x = layers.BatchNormalization(epsilon=epsilon, momentum=momentum, name="norm")(x)
     x = x if "missing activation" in plants else layers.ReLU()(x)
-    x = (layers.AveragePooling2D if "pooling" in plants else layers.MaxPooling2D)(2)(x)
+    pool = layers.AveragePooling2D(2) if "pooling" in plants else layers.MaxPooling2D(2)
+    x = (_SharedMaxPool() if "ties of max-pool" in plants else pool)(x)
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 3, activation="relu", name="conv2")(x))
     x = layers.Dense(20, name="dense1")(x)
-    x = keras.activations.gelu(x, approximate="tanh for exact GELU" in plants)
-    return keras.Model(inputs, layers.Dense(5, name="dense2")(x))
+    gelu = keras.activations.gelu(x, approximate="tanh for exact GELU" in plants)
+    x = keras.activations.silu(x) if "other activation" in plants else gelu
+    x = layers.Dropout(0.3)(x) if "dropout" in plants else x
+    y = layers.Dense(5, name="dense2", dtype="float32")(x)
+    y = layers.ReLU()(y) if "additional activation" in plants else y
+    return keras.Model(inputs, layers.Softmax(dtype="float32")(y) if "softmax twice" in plants else y)
 
 
 def _optimizer(model: keras.Model, plants: Collection[Plant]) -> keras.optimizers.Optimizer:
     settings = optimizer_settings(plants)
-    rate, decay = settings["learning_rate"], settings["weight_decay"]
+    rate = settings["learning_rate"]
+    clip = 0.1 if "clipping in the optimizer" in plants else None
     if settings["name"] == "sgd":
-        return keras.optimizers.SGD(rate, momentum=settings["momentum"], nesterov=settings["nesterov"])
+        momentum, nesterov = settings["momentum"], settings["nesterov"]
+        return keras.optimizers.SGD(rate, momentum=momentum, nesterov=nesterov, global_clipnorm=clip)
+    if settings["name"] == "rmsprop":
+        return keras.optimizers.RMSprop(rate, rho=settings["rho"], epsilon=settings["eps"])
     beta1, beta2 = settings["betas"]
-    optimizer = keras.optimizers.AdamW(
-        rate, weight_decay=decay, beta_1=beta1, beta_2=beta2, epsilon=settings["eps"], amsgrad="amsgrad" in plants
-    )
+    moments = {"beta_1": beta1, "beta_2": beta2, "epsilon": settings["eps"], "amsgrad": "amsgrad" in plants}
+    if settings["name"] == "adam":
+        return keras.optimizers.Adam(rate, **moments)
+    optimizer = keras.optimizers.AdamW(rate, weight_decay=settings["weight_decay"], **moments)
     if "decay on matrices only" in plants:
         optimizer.exclude_from_weight_decay([one for one in model.trainable_variables if len(one.shape) < 2])
     return optimizer
@@ -51,6 +71,8 @@ def _optimizer(model: keras.Model, plants: Collection[Plant]) -> keras.optimizer
 def train(file: Path, plants: Collection[Plant]) -> None:
     """Train eleven steps and record steps 0, 1, 2 and 10. Keras's SGD has no coupled decay."""
     keras.utils.clear_session()
+    low = next((f"mixed_{name}" for name in ("bfloat16", "float16") if name in plants), "float32")
+    keras.mixed_precision.set_global_policy(low)
     model = _network(plants)
     for name, weight in initial_weights(plants).items():
         layer, _, tensor = name.rpartition(".")
@@ -60,19 +82,25 @@ def train(file: Path, plants: Collection[Plant]) -> None:
         getattr(model.get_layer(layer), parts[tensor]).assign(moved)
     optimizer = _optimizer(model, plants)
     smoothing = 0.1 if "label smoothing" in plants else 0.0
+    optimizer.build(model.trainable_variables)
     with polybench.record(file, model=model, optimizer=optimizer) as trace:
-        for images, labels in batches(plants):
+        for step, (images, labels) in enumerate(batches(plants)):
             pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
             with tf.GradientTape() as tape:
                 target = (1 - smoothing) * tf.one_hot(labels, 5) + smoothing / 5
-                losses = keras.losses.categorical_crossentropy(target, model(pixels, training=True), from_logits=True)
+                logits = model(pixels, training="evaluation mode" not in plants)
+                losses = keras.losses.categorical_crossentropy(target, logits, from_logits=True)
                 loss = tf.reduce_sum(losses) if "sum of the loss" in plants else tf.reduce_mean(losses)
                 if "penalty" in plants:
                     loss += 0.005 * sum(tf.reduce_sum(one**2) for one in model.trainable_variables)
-            gradients = tape.gradient(loss, model.trainable_variables)
+                scaled = 128 * loss if "loss scale" in plants else loss
+            gradients = tape.gradient(scaled, model.trainable_variables)
             if "clipping" in plants:
                 gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
-            optimizer.apply(gradients, model.trainable_variables)
+            optimizer.learning_rate = learning_rate(plants, step)
+            frozen = "dense1/kernel" if "frozen weight" in plants else None
+            pairs = zip(gradients, model.trainable_variables, strict=True)
+            optimizer.apply(*zip(*(pair for pair in pairs if pair[1].path != frozen), strict=True))
             trace.step(loss=loss, batch=(pixels, labels), gradients=gradients)
 
 

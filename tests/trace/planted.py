@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
+from polybench.networks.layers import BatchNorm
 from polybench.networks.model import Model
 from polybench.planning.study_file import read_network
 from polybench.trace.file import Array
@@ -17,30 +19,47 @@ Plant = str
 NETWORK = Path(__file__).with_name("network.toml")
 
 CAUSES: dict[Plant, str] = {
-    "initial weights": "other initial weights",
+    "initial weights": "other initial weights: all weights",
+    "initial bias": "other initial weights: dense2.bias",
     "scaled inputs": "inputs are A's times 255",
+    "shifted inputs": "plus -0.5",
+    "mirrored inputs": "inputs mirrored along axis 3",
+    "other inputs": "the batches have other inputs",
     "normalized inputs": "(normalized)",
-    "other order": "same inputs in another order",
+    "other order": "same inputs, in another order",
+    "other order later": "same inputs, in another order",
     "channels": "channels in reverse order",
     "labels": "labels are A's plus",
-    "sum of the loss": "loss is the sum over 16 predictions",
+    "sum of the loss": "adds up the loss over the batch",
     "label smoothing": "label smoothing 0.1",
+    "softmax twice": "applies softmax before the cross-entropy",
+    "loss scale": "scales its gradients by 128",
     "penalty": "penalty of 0.005",
     "clipping": "clips its gradients to the norm 0.1",
     "gradients not zeroed": "does not set them to zero",
     "missing activation": "lacks the ReLU after norm",
+    "other activation": "has SiLU for exact GELU after dense1",
+    "additional activation": "has a ReLU after dense2",
     "tanh for exact GELU": "GELU by tanh for exact GELU",
     "pooling": "AveragePool for MaxPool",
+    "ties of max-pool": "shares a max-pool's gradient among equal maxima",
     "padding": "pads conv1 with 0 zeros",
     "flipped kernel": "flips the kernel of conv1",
     "epsilon": "epsilon 0.001 in its normalization",
     "batch norm momentum": "momentum of batch norm",
     "biased variance": "running variance divides by n - 1",
+    "evaluation mode": "normalizes with running statistics, as in evaluation",
+    "fixed statistics": "B does not update its running statistics",
     "dropout": "dropout is active in B only",
     "bfloat16": "computes in bfloat16",
+    "float16": "computes in float16",
+    "TF32": "computes products in TF32",
     "frozen weight": "does not update dense1.weight",
-    "learning rate": "learning rate is",
+    "other optimizer": "kind of optimizer is adam in B, and sgd in A",
+    "learning rate": "the learning rate is 0.02 in B",
+    "warm-up": "the schedule of the learning rate is 0.01, 0.02, 0.03 in B",
     "momentum": "the momentum is",
+    "form of momentum": "form of momentum is v = m v + rate g",
     "dampening": "dampening of the momentum is",
     "nesterov": "Nesterov momentum is",
     "weight decay": "the weight decay is",
@@ -51,40 +70,72 @@ CAUSES: dict[Plant, str] = {
     "no bias correction": "bias correction is off",
     "betas": "the betas are",
     "amsgrad": "AMSGrad is on",
+    "decay of RMSprop": "the decay of RMSprop is",
+    "clipping in the optimizer": "gradient clipping is 0.1",
 }
 """Planted difference -> a part of the cause that `trace diff` must name."""
 
-ADAM = (
-    *("coupled decay", "decay on matrices only", "epsilon of the optimizer", "epsilon inside", "no bias correction"),
-    *("betas", "amsgrad"),
-)
-"""Differences of AdamW; the programs of all others have SGD with momentum."""
+BASES: dict[str, set[Plant]] = {
+    "adamw": {
+        *("coupled decay", "decay on matrices only", "epsilon of the optimizer", "epsilon inside"),
+        *("no bias correction", "betas", "amsgrad"),
+    },
+    "rmsprop": {"decay of RMSprop"},
+    "schedule": {"form of momentum"},
+    "coarse": {"ties of max-pool"},
+}
+"""Settings that both programs have, and the differences that need them. The other programs have SGD with momentum."""
 
-MISSING = {
-    "torch": {"biased variance", "epsilon inside", "no bias correction"},
-    "jax": {"gradients not zeroed", "frozen weight", "dropout", "bfloat16", "amsgrad"},
+LATER: dict[Plant, int] = {
+    **dict.fromkeys(("other order later", "gradients not zeroed", "momentum", "dampening", "form of momentum"), 1),
+    **dict.fromkeys(("betas", "amsgrad"), 1),
+}
+"""First differing step of the differences that do not show in step 0."""
+
+MISSING: dict[str, set[Plant]] = {
+    "torch": {
+        "biased variance",
+        "epsilon inside",
+        "no bias correction",
+        "form of momentum",
+        "clipping in the optimizer",
+    },
+    "jax": {"gradients not zeroed", "dropout"},
     "keras": {
-        *("gradients not zeroed", "frozen weight", "dropout", "bfloat16", "dampening", "weight decay"),
-        *("coupled decay", "epsilon inside", "no bias correction", "biased variance"),
+        *("gradients not zeroed", "dampening", "weight decay", "coupled decay", "epsilon inside"),
+        *("no bias correction", "biased variance", "TF32"),
+        "softmax twice",  # Keras finds the logits before a softmax layer, and uses them
     },
 }
 """Differences that a program does not have: its framework excludes them, or another program has them."""
 
 
+def base(*plants: Plant) -> tuple[Plant, ...]:
+    """Return the settings that both programs need for these differences."""
+    return tuple(name for name, needing in BASES.items() if needing & {*plants})
+
+
 @cache
-def network() -> Model:
-    """Return the network of all programs."""
-    return read_network(NETWORK)
+def network(*, has_norm: bool = True) -> Model:
+    """Return the network of all programs, with or without batch norm."""
+    model = read_network(NETWORK)
+    layers = tuple(layer for layer in model.layers if has_norm or not isinstance(layer, BatchNorm))
+    return replace(model, layers=layers)
 
 
 def initial_weights(plants: Collection[Plant]) -> dict[str, Array]:
     """Return weights in the canonical layout, by name."""
     random = np.random.default_rng(1 if "initial weights" in plants else 0)
-    return {
+    weights = {
         name: (random.normal(size=shape) / np.sqrt(max(1, np.prod(shape[1:])))).astype("f4") if len(shape) > 1
         else random.normal(1.0 if name == "norm.weight" else 0.0, 0.1, shape).astype("f4")
-        for name, shape in network().weight_shapes().items()
+        for name, shape in network(has_norm="no norm" not in plants).weight_shapes().items()
     }  # fmt: skip
+    if "initial bias" in plants:
+        weights["dense2.bias"] *= 0
+    if "coarse" in plants:  # with coarse images, many values of a window are equal
+        weights["conv1.weight"] = np.round(4 * weights["conv1.weight"]) / 4
+    return weights
 
 
 def batches(plants: Collection[Plant]) -> Iterator[tuple[Array, Array]]:
@@ -93,26 +144,51 @@ def batches(plants: Collection[Plant]) -> Iterator[tuple[Array, Array]]:
         random = np.random.default_rng([step, 7])
         images = random.normal(0.5, 0.3, (16, 3, 8, 8)).astype("f4")
         labels = random.integers(0, 4, 16)
-        if "scaled inputs" in plants:
-            images = images * np.float32(255)
-        if "normalized inputs" in plants:
-            mean, std = np.float32([0.4, 0.5, 0.6]), np.float32([0.2, 0.25, 0.3])
-            images = (images - mean[:, None, None]) / std[:, None, None]
-        if "other order" in plants:
-            order = random.permutation(16)
+        if "coarse" in plants:
+            images = np.round(images)
+        order = random.permutation(16)
+        if "last labels" in plants and step > 2:
+            labels = labels[::-1].copy()
+        if "other order" in plants or ("other order later" in plants and step):
             images, labels = images[order], labels[order]
-        if "channels" in plants:
-            images = images[:, ::-1].copy()
-        yield images, labels + 1 if "labels" in plants else labels
+        for plant in plants:
+            images = _CHANGES.get(plant, np.asarray)(images)
+        yield np.ascontiguousarray(images), labels + 1 if "labels" in plants else labels
+
+
+_MEAN, _DEVIATION = np.float32([0.4, 0.5, 0.6]), np.float32([0.2, 0.25, 0.3])
+_CHANGES: dict[Plant, Callable[[Array], Array]] = {
+    "scaled inputs": lambda images: images * np.float32(255),
+    "shifted inputs": lambda images: images - np.float32(0.5),
+    "mirrored inputs": lambda images: images[..., ::-1],
+    "other inputs": lambda images: images**2,
+    "normalized inputs": lambda images: (images - _MEAN[:, None, None]) / _DEVIATION[:, None, None],
+    "channels": lambda images: images[:, ::-1],
+}
+
+
+def learning_rate(plants: Collection[Plant], step: int) -> float:
+    """Return the learning rate of a step."""
+    rate: float = optimizer_settings(plants)["learning_rate"]
+    return 0.01 * (step + 1) if {"warm-up", "schedule"} & {*plants} else rate
+
+
+def to_tf32(values: Array) -> Array:
+    """Round float32 to 11 significant bits, as tensor cores round the operands of a product."""
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.round(mantissa * 2**11), exponent - 11).astype("f4")
 
 
 def optimizer_settings(plants: Collection[Plant]) -> dict[str, Any]:
     """Return name and settings in the words of PyTorch."""
-    if "adamw" in plants:
+    if "rmsprop" in plants:
+        rho = 0.9 if "decay of RMSprop" in plants else 0.99
+        return {"name": "rmsprop", "learning_rate": 0.001, "rho": rho, "eps": 1e-8, "weight_decay": 0.0}
+    if {"adamw", "other optimizer"} & {*plants}:
         return {
-            "name": "adam" if "coupled decay" in plants else "adamw",
+            "name": "adam" if {"coupled decay", "other optimizer"} & {*plants} else "adamw",
             "learning_rate": 0.01,
-            "weight_decay": 0.05,
+            "weight_decay": 0.05 if "adamw" in plants else 0.0,
             "betas": (0.9, 0.99) if "betas" in plants else (0.9, 0.999),
             "eps": 1e-4 if "epsilon of the optimizer" in plants else 1e-8,
         } | ({"amsgrad": True} if "amsgrad" in plants else {})

@@ -2,132 +2,125 @@
 
 from __future__ import annotations
 
-import os
-import random
-import subprocess
-import sys
+import re
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from polybench.schema.trace import TraceDiffDocument
 from polybench.trace.diff import diff
-from tests.trace.planted import ADAM, CAUSES, MISSING, Plant, network
+from tests.trace.planted import CAUSES, MISSING
+from tests.trace.recall import (
+    FRAMEWORKS,
+    Case,
+    Outcome,
+    Program,
+    clean_cases,
+    compare,
+    paired_cases,
+    record,
+    single_cases,
+)
 
 pytest.importorskip("torch")
 pytest.importorskip("jax")
 
-from tests.trace import jax_program, torch_program
-
-Record = Callable[..., Path]
-PROGRAMS = {"torch": torch_program.train, "jax": jax_program.train}
+Compare = Callable[[Iterable[Case]], list[Outcome]]
+IN_TORCH = list(single_cases(["torch"], ["torch"]))
+IN_JAX = [case for case in single_cases(["jax"], ["torch"]) if case.planted[0] in MISSING["torch"]]
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "compare_trainings.md"
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """Return a function that records a program once for each set of differences."""
-    folder = tmp_path_factory.mktemp("traces")
-
-    @cache
-    def recorded(framework: str, *plants: Plant) -> Path:
-        file = folder / f"{framework}-{'+'.join(plants)}.trace"
-        PROGRAMS[framework](file, plants)
-        return file
-
-    return recorded
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
 
 
-def base(*plants: Plant) -> tuple[Plant, ...]:
-    """Return what both programs have in common: the optimizer."""
-    return ("adamw",) if {*plants} & {*ADAM} else ()
+def describe(outcomes: Iterable[Outcome]) -> str:
+    return "\n".join(f"{one.case}: {one.document.first_difference}; {one.document.verdict}" for one in outcomes)
 
 
-def check(a: Path, b: Path, plant: Plant) -> TraceDiffDocument:
-    """Check that the planted difference is named first, apart from conventions of Keras."""
-    document = diff(a, b, model=network())
-    causes = [cause.cause for cause in document.causes if "running variance divides" not in cause.cause]
-    if plant == "biased variance":
-        causes = [cause.cause for cause in document.causes]
-    assert causes, f"{plant}: {document.verdict}"
-    assert CAUSES[plant] in causes[0], document.verdict
-    return document
+@pytest.mark.parametrize("case", [*IN_TORCH, *IN_JAX], ids=lambda case: case.planted[0])
+def test_the_planted_difference_is_the_only_cause(case: Case, folder: Path) -> None:
+    (outcome,) = compare([case], folder)
+    assert outcome.is_first, describe([outcome])
+    assert outcome.has_right_step, describe([outcome])
+    assert len(outcome.causes) == 1, describe([outcome])
 
 
-@pytest.mark.parametrize("plant", CAUSES)
-def test_the_planted_difference_is_named(plant: Plant, record: Record) -> None:
-    framework = "jax" if plant in MISSING["torch"] else "torch"
-    document = check(record("torch", *base(plant)), record(framework, *base(plant), plant), plant)
-    assert len(document.causes) == 1, document.verdict
+def test_each_difference_is_planted_somewhere_and_is_a_row_of_the_guide() -> None:
+    planted = {case.planted[0] for case in [*IN_TORCH, *IN_JAX]}
+    assert planted == {*CAUSES}
+    assert len(CAUSES) >= 40
+    rows = re.findall(r"^\| ([^|]+) \| (?:\d+ of \d+)? ?\|", GUIDE.read_text(), re.M)
+    assert rows == [*CAUSES]
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("plant", CAUSES)
-@pytest.mark.parametrize(("a", "b"), [("torch", "jax"), ("jax", "torch"), ("jax", "jax")])
-def test_the_planted_difference_is_named_across_frameworks(a: str, b: str, plant: Plant, record: Record) -> None:
-    if plant in MISSING[b]:
-        pytest.skip(f"the program in {b} has no {plant}")
-    check(record(a, *base(plant)), record(b, *base(plant), plant), plant)
+def test_equal_trainings_have_no_cause(folder: Path) -> None:
+    cases = [case for case in clean_cases() if case.b.framework != "keras"][::4]
+    assert len(cases) == 6
+    wrong = [one for one in compare(cases, folder) if not (one.is_first and one.has_right_step)]
+    assert not wrong, describe(wrong)
 
 
-@pytest.mark.parametrize("optimizer", [(), ("adamw",)])
-@pytest.mark.parametrize(("a", "b"), [("torch", "jax"), ("jax", "torch"), ("torch", "torch")])
-def test_equal_trainings_have_no_cause(a: str, b: str, optimizer: tuple[Plant, ...], record: Record) -> None:
-    document = diff(record(a, *optimizer), record(b, *optimizer), model=network())
+def test_float64_and_float32_have_no_cause(folder: Path) -> None:
+    from tests.trace import torch_program
+
+    torch = pytest.importorskip("torch")
+    precise, case = folder / "float64.trace", Program("torch")
+    torch_program.train(precise, (), torch.float64)
+    document = diff(precise, record([case], folder)[case])
     assert document.first_difference is None, document.verdict
     assert not document.causes
 
 
-def test_the_first_difference_has_its_step(record: Record) -> None:
-    document = diff(record("torch"), record("torch", "momentum"))
-    assert document.first_difference is not None
-    assert (document.first_difference.step, document.first_difference.kind) == (1, "update")
-    document = diff(record("torch"), record("torch", "gradients not zeroed"))
-    assert document.first_difference is not None
-    assert (document.first_difference.step, document.first_difference.kind) == (1, "gradient")
+def test_a_difference_between_recorded_steps_names_the_last_equal_one(folder: Path) -> None:
+    case = Case(Program("torch", ("no norm",)), Program("torch", ("no norm", "last labels")))
+    (outcome,) = compare([case], folder)
+    assert "step 10: the weights differ" in outcome.document.verdict
+    assert "they part after step 2" in outcome.document.verdict
 
 
-def test_causes_that_need_the_network_are_named_as_not_tried(record: Record) -> None:
-    document = diff(record("torch"), record("torch", "pooling"))
+def test_causes_that_need_the_network_are_named_as_not_tried(folder: Path) -> None:
+    files = record([Program("torch"), Program("torch", ("pooling",))], folder)
+    document = diff(*files.values())
     assert "No known cause explains it" in document.verdict
     assert "kind of pooling (needs --model)" in document.not_tried
     assert "initial weights" in document.excluded
 
 
 @pytest.mark.exhaustive
-def test_two_planted_differences_together(record: Record) -> None:
-    choose = random.Random(0)
-    named_first = total = 0
-    for _ in range(60):
-        plants = tuple(choose.sample([*{*CAUSES} - MISSING["torch"]], 2))
-        if base(*plants) and {*plants} & {"momentum", "dampening", "nesterov", "learning rate", "weight decay"}:
-            continue  # settings of SGD
-        document = diff(record("torch", *base(*plants)), record("torch", *base(*plants), *plants), model=network())
-        first = document.causes[0].cause if document.causes else ""
-        named_first += any(CAUSES[plant] in first for plant in plants)
-        total += 1
-    assert named_first >= 0.95 * total
+def test_planted_differences_are_named_first_in_all_frameworks(folder: Path) -> None:
+    pytest.importorskip("keras")
+    outcomes = compare(single_cases(), folder)
+    assert {one.case.b.framework for one in outcomes} == {*FRAMEWORKS}
+    wrong = [one for one in outcomes if not one.is_first]
+    assert len(wrong) <= 0.05 * len(outcomes), describe(wrong)
+    late = [one for one in outcomes if not one.has_right_step]
+    assert not late, describe(late)
+
+
+@pytest.mark.exhaustive
+def test_one_of_two_planted_differences_is_named_first(folder: Path) -> None:
+    outcomes = compare(paired_cases(), folder)
+    wrong = [one for one in outcomes if not one.is_first]
+    assert len(wrong) <= 0.05 * len(outcomes), describe(wrong)
+
+
+@pytest.mark.exhaustive
+def test_clean_pairs_of_all_frameworks_have_no_cause(folder: Path) -> None:
+    pytest.importorskip("keras")
+    outcomes = compare(clean_cases(), folder)
+    assert len(outcomes) >= 40
+    wrong = [one for one in outcomes if not (one.is_first and one.has_right_step)]
+    assert not wrong, describe(wrong)
 
 
 @pytest.mark.slow
-def test_planted_differences_in_keras(record: Record, tmp_path: Path) -> None:
+def test_planted_differences_in_keras(folder: Path) -> None:
     pytest.importorskip("keras")
-    planted = [plant for plant in CAUSES if plant not in MISSING["keras"]]
-    files = {plant: _keras_file(tmp_path, (*_keras_base(plant), plant)) for plant in planted}
-    equal = _keras_file(tmp_path, ("no decay",))
-    command = [sys.executable, "-m", "tests.trace.keras_program", *map(str, [equal, *files.values()])]
-    subprocess.run(command, check=True, env=os.environ | {"KERAS_BACKEND": "tensorflow"}, capture_output=True)
-    document = diff(record("torch", "no decay"), equal, model=network())
-    assert [cause.cause for cause in document.causes] == ["A's running variance divides by n - 1, B's by n"]
-    for plant, file in files.items():
-        document = diff(record("torch", *_keras_base(plant)), file, model=network())
-        assert any(CAUSES[plant] in cause.cause for cause in document.causes), f"{plant}: {document.verdict}"
-
-
-def _keras_base(plant: Plant) -> tuple[Plant, ...]:
-    return base(plant) or ("no decay",)
-
-
-def _keras_file(folder: Path, plants: Iterable[Plant]) -> Path:
-    return folder / f"{'+'.join(plants)}.trace"
+    chosen = ("padding", "coupled decay", "clipping in the optimizer", "warm-up", "dropout", "ties of max-pool")
+    outcomes = compare((case for case in single_cases(["keras"], ["torch"]) if case.planted[0] in chosen), folder)
+    wrong = [one for one in outcomes if not (one.is_first and one.has_right_step)]
+    assert len(outcomes) == 5  # Keras has no coupled decay
+    assert not wrong, describe(wrong)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import nn
 
 import polybench
-from tests.trace.planted import Plant, batches, initial_weights, optimizer_settings
+from tests.trace.planted import Plant, batches, initial_weights, learning_rate, optimizer_settings, to_tf32
 
 
 class Network(nn.Module):
@@ -20,39 +21,84 @@ class Network(nn.Module):
         super().__init__()
         self.plants = plants
         self.conv1 = nn.Conv2d(3, 6, 3, padding=1 if "padding" not in plants else 0)
-        self.norm = nn.BatchNorm2d(
-            6, eps=1e-3 if "epsilon" in plants else 1e-5, momentum=0.01 if "batch norm momentum" in plants else 0.1
-        )
+        momentum = 0.0 if "fixed statistics" in plants else 0.01 if "batch norm momentum" in plants else 0.1
+        norm = nn.BatchNorm2d(6, eps=1e-3 if "epsilon" in plants else 1e-5, momentum=momentum)
+        self.norm = nn.Identity() if "no norm" in plants else norm
         self.conv2 = nn.Conv2d(6, 8, 3)
         self.dense1 = nn.Linear(8, 20)
         self.dropout = nn.Dropout(0.3 if "dropout" in plants else 0.0)
         self.dense2 = nn.Linear(20, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.norm(_conv(x, self.conv1, flip="flipped kernel" in self.plants))
+        x = self.norm(self._conv(x, self.conv1, flip="flipped kernel" in self.plants))
         x = x if "missing activation" in self.plants else F.relu(x)
-        x = F.avg_pool2d(x, 2) if "pooling" in self.plants else F.max_pool2d(x, 2)
-        x = F.relu(self.conv2(x)).mean((2, 3))
-        x = F.gelu(self.dense1(x), approximate="tanh" if "tanh for exact GELU" in self.plants else "none")
-        y: torch.Tensor = self.dense2(self.dropout(x))
-        return y
+        if "pooling" in self.plants:
+            x = F.avg_pool2d(x, 2)
+        elif "ties of max-pool" in self.plants:
+            x = x.unfold(2, 2, 2).unfold(3, 2, 2).amax((4, 5))
+        else:
+            x = F.max_pool2d(x, 2)
+        x = F.relu(self._conv(x, self.conv2)).mean((2, 3))
+        x = self._dense(x, self.dense1)
+        gelu = F.gelu(x, approximate="tanh" if "tanh for exact GELU" in self.plants else "none")
+        x = F.silu(x) if "other activation" in self.plants else gelu
+        y = self._dense(self.dropout(x), self.dense2)
+        y = F.relu(y) if "additional activation" in self.plants else y
+        return y.softmax(-1) if "softmax twice" in self.plants else y
+
+    def _conv(self, x: torch.Tensor, layer: nn.Conv2d, *, flip: bool = False) -> torch.Tensor:
+        weight = layer.weight.flip(2, 3) if flip else layer.weight
+        if "TF32" not in self.plants:
+            return F.conv2d(x, weight, layer.bias, padding=layer.padding)
+        assert layer.bias is not None
+        y: torch.Tensor = F.conv2d(_Rounded.apply(x), _Rounded.apply(weight), padding=layer.padding)
+        return _RoundedGradient.apply(y) + layer.bias[:, None, None]  # type: ignore[no-any-return]
+
+    def _dense(self, x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+        if "TF32" not in self.plants:
+            return F.linear(x, layer.weight, layer.bias)
+        y: torch.Tensor = F.linear(_Rounded.apply(x), _Rounded.apply(layer.weight))
+        return _RoundedGradient.apply(y) + layer.bias  # type: ignore[no-any-return]
 
 
-def _conv(x: torch.Tensor, layer: nn.Conv2d, *, flip: bool) -> torch.Tensor:
-    weight = layer.weight.flip(2, 3) if flip else layer.weight
-    return F.conv2d(x, weight, layer.bias, padding=layer.padding)
+class _Rounded(torch.autograd.Function):
+    """An operand of a product in TF32."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(to_tf32(x.detach().numpy()))
+
+    @staticmethod
+    def backward(_: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
+
+
+class _RoundedGradient(torch.autograd.Function):
+    """The result of a product, whose gradient is an operand of two products in TF32."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(to_tf32(gradients[0].numpy()))
 
 
 def _optimizer(model: nn.Module, plants: Collection[Plant]) -> torch.optim.Optimizer:
     settings = optimizer_settings(plants)
     name, rate = settings.pop("name"), settings.pop("learning_rate")
-    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    if name == "rmsprop":
+        settings["alpha"] = settings.pop("rho")
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    kind: Any = kinds.get(name, torch.optim.RMSprop)
     groups = [{"params": list(model.parameters())}]
     if "decay on matrices only" in plants:
         matrices = [one for one in model.parameters() if one.ndim > 1]
         vectors = [one for one in model.parameters() if one.ndim < 2]
         groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0}]
-    return kind(groups, lr=rate, **settings)
+    optimizer: torch.optim.Optimizer = kind(groups, lr=rate, **settings)
+    return optimizer
 
 
 def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.float32) -> None:
@@ -65,13 +111,15 @@ def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.floa
             weight.copy_(torch.from_numpy(initial_weights(plants)[name]))
     if "frozen weight" in plants:
         model.dense1.weight.requires_grad_(False)
+    model.train("evaluation mode" not in plants)
     optimizer = _optimizer(model, plants)
+    low = torch.float16 if "float16" in plants else torch.bfloat16
     with polybench.record(file, model=model, optimizer=optimizer) as trace:
-        for images, labels in batches(plants):
+        for step, (images, labels) in enumerate(batches(plants)):
             inputs, targets = torch.from_numpy(images).to(dtype), torch.from_numpy(labels)
             if "gradients not zeroed" not in plants:
                 optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in plants):
+            with torch.autocast("cpu", low, enabled=bool({"bfloat16", "float16"} & {*plants})):
                 logits = model(inputs)
             loss = F.cross_entropy(
                 logits.to(dtype),
@@ -81,8 +129,10 @@ def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.floa
             )
             if "penalty" in plants:
                 loss = loss + 0.005 * sum((one**2).sum() for one in model.parameters())
-            loss.backward()
+            (loss * 128 if "loss scale" in plants else loss).backward()
             if "clipping" in plants:
                 nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(plants, step)
             optimizer.step()
             trace.step(loss=loss, batch=(inputs, targets))

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
+
 Array = NDArray[np.float64]
 Backward = Callable[[Array], tuple[Array, dict[str, Array]]]
 Output = tuple[Array, Backward]
@@ -192,6 +194,16 @@ def cross_entropy(
     return float(-(shares * target * log_softmax).sum()), shares * (np.exp(log_softmax) - target)
 
 
+def cross_entropy_of_softmax(
+    logits: Array, labels: NDArray[np.int64], rows: Rows = None, smoothing: float = 0.0
+) -> tuple[float, Array]:
+    """Apply softmax twice, which is a common mistake: `cross_entropy` of softmax(logits)."""
+    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    loss, dp = cross_entropy(p, labels, rows, smoothing)
+    return loss, p * (dp - (dp * p).sum(axis=-1, keepdims=True))
+
+
 def _all_but_channels(x: Array) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
@@ -222,11 +234,11 @@ def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pa
     return y if bias is None else y + bias[:, None, None], backward
 
 
-def max_pool(x: Array, size: int, stride: int, relative_tolerance: float) -> Output:
-    """Maximum of each `size` x `size` window; its gradient goes to one value of the window.
+def max_pool(x: Array, size: int, stride: int, conventions: NumericalConventions = NO_DEVIATIONS) -> Output:
+    """Maximum of each `size` x `size` window; its gradient goes to the first maximum of the window, width fastest.
 
-    That is the first value v, width fastest, with |v - m| <= relative_tolerance max(|v|, |m|) for the maximum
-    m, which is Julia's isapprox. With 0, it is the first maximum.
+    With t = `conventions.max_pool_within`, a value v counts as the maximum m if |v - m| <= t max(|v|, |m|), which is
+    Julia's isapprox. `conventions.max_pool_ties` are the other rules for several maxima.
     """
     windows = _windows(x, size, stride)
     values = windows.reshape(*windows.shape[:4], size * size)
@@ -234,10 +246,16 @@ def max_pool(x: Array, size: int, stride: int, relative_tolerance: float) -> Out
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         maximum = y[..., None]
-        equal = np.abs(values - maximum) <= relative_tolerance * np.maximum(np.abs(values), np.abs(maximum))
-        winner = equal.argmax(axis=-1)  # index of the first True
-        dvalues = np.zeros_like(values)
-        np.put_along_axis(dvalues, winner[..., None], dy[..., None], axis=-1)
+        within = conventions.max_pool_within * np.maximum(np.abs(values), np.abs(maximum))
+        equal = np.abs(values - maximum) <= within
+        match conventions.max_pool_ties:
+            case "first":
+                dvalues = np.zeros_like(values)
+                np.put_along_axis(dvalues, equal.argmax(axis=-1)[..., None], dy[..., None], axis=-1)
+            case "all":
+                dvalues = equal * dy[..., None]
+            case "shared":
+                dvalues = equal * (dy / equal.sum(axis=-1))[..., None]
         return _add_windows(x.shape, dvalues.reshape(windows.shape), stride), {}
 
     return y, backward
@@ -258,6 +276,13 @@ def global_average_pool(x: Array) -> Output:
     """Mean of each channel: (batch, channels)."""
     pixels = x.shape[2] * x.shape[3]
     return x.mean(axis=(2, 3)), lambda dy: (np.broadcast_to(dy[..., None, None] / pixels, x.shape), {})
+
+
+def round_bits(x: Array, bits: int) -> Array:
+    """Round to so many significant bits, halves to even."""
+    mantissa, exponent = np.frexp(x)
+    rounded: Array = np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
+    return rounded
 
 
 def _windows(x: Array, size: int, stride: int) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
+import msgspec
 import numpy as np
 
 from polybench.engines.base import Array, LayerTensors, Weights
@@ -59,12 +60,15 @@ def loss_and_gradients(
     conventions: NumericalConventions = NO_DEVIATIONS,
     masks: Weights | None = None,
     observe: LayerObserver = _ignore,
+    *,
+    softmax_twice: bool = False,
 ) -> Pass:
     """Compute the mean cross-entropy of a training batch and its gradients, in float64.
 
     Inputs are (batch, *model.input_shape), any float dtype, or integer tokens; labels (batch, *label_shape), int64.
     `masks` are the dropout masks by layer name; `observe` is called with the tensors of every layer. Without
-    `observe`, images with equal values, label and masks are computed once.
+    `observe`, images with equal values, label and masks are computed once. `softmax_twice` applies softmax before
+    the cross-entropy, which is a common mistake.
     """
     masks = masks or {}
     rows: layers.Rows = None
@@ -74,7 +78,8 @@ def loss_and_gradients(
         masks = {name: mask[different] for name, mask in masks.items()}
     context = _Context(weights, conventions, masks, {}, rows, observe)
     logits, backward = _sequence(model.layers, as_input(images, "float64"), context)
-    loss, dlogits = layers.cross_entropy(logits, labels, rows, model.label_smoothing)
+    cross_entropy = layers.cross_entropy_of_softmax if softmax_twice else layers.cross_entropy
+    loss, dlogits = cross_entropy(logits, labels, rows, model.label_smoothing)
     _, gradients = backward(dlogits)
     return Pass(loss, {name: gradients[name] for name in model.weight_shapes()}, context.state)
 
@@ -144,6 +149,8 @@ def _with_observer(x: Array, y: Array, backward: Backward, observe: LayerObserve
 
 def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
     weights = context.weights
+    if context.conventions.operand_bits and isinstance(layer, spec.Conv | spec.Dense):
+        return _with_rounded_operands(layer, x, context)
     match layer:
         case spec.Conv(name=name):
             bias = weights[f"{name}.bias"] if layer.bias else None
@@ -166,7 +173,7 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
         case spec.Dropout(name=name):
             return layers.dropout(x, context.masks[name])
         case spec.MaxPool():
-            return layers.max_pool(x, layer.size, layer.stride, context.conventions.max_pool_within)
+            return layers.max_pool(x, layer.size, layer.stride, context.conventions)
         case spec.AveragePool():
             return layers.average_pool(x, layer.size, layer.stride)
         case spec.GlobalAveragePool():
@@ -204,6 +211,22 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
             return sequences.first_position(x)
         case _:
             assert_never(layer)
+
+
+def _with_rounded_operands(layer: spec.Conv | spec.Dense, x: Array, context: _Context) -> Output:
+    """Evaluate a layer whose products have rounded operands, forward and backward; the bias is exact."""
+    bits = context.conventions.operand_bits
+    name = layer.weight_name if isinstance(layer, spec.Dense) else f"{layer.name}.weight"
+    weights = {**context.weights, name: layers.round_bits(context.weights[name], bits)}
+    exact = context._replace(weights=weights, conventions=msgspec.structs.replace(context.conventions, operand_bits=0))
+    y, backward = _layer(layer, layers.round_bits(x, bits), exact)
+
+    def rounded_backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        dx, gradients = backward(layers.round_bits(dy, bits))
+        axes = (0, 2, 3) if isinstance(layer, spec.Conv) else tuple(range(dy.ndim - 1))
+        return dx, gradients | ({"bias": dy.sum(axis=axes)} if layer.bias else {})
+
+    return y, rounded_backward
 
 
 def _residual(block: spec.Residual, x: Array, context: _Context) -> Output:

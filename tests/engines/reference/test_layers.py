@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from polybench.engines.job import NumericalConventions
 from polybench.engines.reference import layers, sequence_layers
 from polybench.engines.reference.layers import Array, Output
 from polybench.networks.layers import LSTM
@@ -44,9 +45,9 @@ def normalized(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
         pytest.param(lambda *a: normalized(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
         pytest.param(lambda *a: normalized(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"),
         pytest.param(lambda x: layers.dropout(x, MASK), [(2, 3, 4, 4)], id="dropout"),
-        pytest.param(lambda x: layers.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
-        pytest.param(lambda x: layers.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
-        pytest.param(lambda x: layers.max_pool(x, 2, 3, 0.0), [(2, 3, 6, 7)], id="max_pool with gaps"),
+        pytest.param(lambda x: layers.max_pool(x, 2, 2), [(2, 3, 6, 7)], id="max_pool"),
+        pytest.param(lambda x: layers.max_pool(x, 3, 2), [(2, 3, 6, 7)], id="max_pool that overlaps"),
+        pytest.param(lambda x: layers.max_pool(x, 2, 3), [(2, 3, 6, 7)], id="max_pool with gaps"),
         pytest.param(lambda x: layers.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
         pytest.param(lambda x: layers.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"),
         pytest.param(layers.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
@@ -89,8 +90,26 @@ def test_cross_entropy_of_huge_logits_does_not_overflow() -> None:
     assert np.isfinite(gradient).all()
 
 
-def pooled_gradient(window: list[list[float]], relative_tolerance: float) -> list[list[float]]:
-    _, backward = layers.max_pool(np.array([[window]], dtype=float), 2, 2, relative_tolerance)
+def test_the_gradient_of_softmax_twice_is_that_of_its_loss() -> None:
+    logits, labels = np.random.default_rng(0).normal(size=(4, 5)), np.array([0, 4, 2, 2])
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    loss, gradient = layers.cross_entropy_of_softmax(logits, labels)
+    assert loss == pytest.approx(layers.cross_entropy(p, labels)[0])
+    expected = numerical_gradient(lambda: layers.cross_entropy_of_softmax(logits, labels)[0], logits)
+    np.testing.assert_allclose(gradient, expected, atol=1e-9)
+
+
+def test_rounding_to_eleven_bits_is_that_of_float16() -> None:
+    x = np.random.default_rng(0).normal(size=1000)
+    assert np.array_equal(layers.round_bits(x, 11), x.astype("f2").astype("f8"))
+    assert layers.round_bits(np.array([0.0, -3e5]), 11).tolist() == [0.0, -3e5 // 256 * 256]
+
+
+def pooled_gradient(
+    window: list[list[float]], relative_tolerance: float = 0, ties: Literal["first", "all", "shared"] = "first"
+) -> list[list[float]]:
+    conventions = NumericalConventions(relative_tolerance, max_pool_ties=ties)
+    _, backward = layers.max_pool(np.array([[window]], dtype=float), 2, 2, conventions)
     dx, _ = backward(np.ones((1, 1, 1, 1)))
     return dx[0, 0].tolist()
 
@@ -99,6 +118,11 @@ def test_exact_max_pooling_gives_the_gradient_to_the_first_maximum() -> None:
     assert pooled_gradient([[1, 2], [2, 2]], 0) == [[0, 1], [0, 0]]
     assert pooled_gradient([[1, 1], [2, 1]], 0) == [[0, 0], [1, 0]]
     assert pooled_gradient([[0, 0], [0, 0]], 0) == [[1, 0], [0, 0]]
+
+
+def test_equal_maxima_share_the_gradient_or_each_gets_it_by_convention() -> None:
+    assert pooled_gradient([[1, 2], [2, 2]], ties="all") == [[0, 1], [1, 1]]
+    assert pooled_gradient([[1, 2], [2, 1]], ties="shared") == [[0, 0.5], [0.5, 0]]
 
 
 def test_max_pooling_with_tolerance_gives_the_gradient_to_the_first_close_value() -> None:
@@ -116,7 +140,7 @@ def test_the_tolerance_is_relative_to_the_larger_absolute_value_as_in_julia() ->
 
 def test_pixels_outside_of_all_windows_get_no_gradient() -> None:
     x = np.arange(25.0).reshape(1, 1, 5, 5)
-    y, backward = layers.max_pool(x, 2, 2, 0.0)
+    y, backward = layers.max_pool(x, 2, 2)
     assert y.tolist() == [[[[6, 8], [16, 18]]]]
     dx, _ = backward(np.ones_like(y))
     assert dx.sum() == 4
