@@ -26,7 +26,7 @@ using TOML: TOML
 export bench, gc_fraction, mean, median, model_names, read_study, std, write_study
 
 # Public names that other packages export as well. The keyword `public` is new in Julia 1.11.
-VERSION >= v"1.11" && eval(Expr(:public, :compare, :judge, :layers, :ratio, :rows))
+VERSION >= v"1.11" && eval(Expr(:public, :compare, :judge, :layers, :ratio, :record, :rows, :step!))
 
 include("devices.jl")
 include("weights.jl")
@@ -52,6 +52,7 @@ include("bench.jl")
 include("comparison.jl")
 include("layer_times.jl")
 include("document.jl")
+include("record.jl")
 include("precompile.jl")
 
 end

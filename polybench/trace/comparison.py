@@ -59,7 +59,8 @@ def _pair_statistics(a: Trace, b: Trace) -> list[Pair]:
     ordered = []
     for trace in (a, b):
         names = trace.names(0, "statistic")
-        ordered.append([[name for name in names if ("var" in name.lower()) == is_variance] for is_variance in (0, 1)])
+        variances = [name for name in names if "var" in name.lower() or name.endswith("σ²")]
+        ordered.append([[name for name in names if name not in variances], variances])
     pairs = []
     shapes_a, shapes_b = a.shapes(0, "statistic"), b.shapes(0, "statistic")
     for group_a, group_b in zip(*ordered, strict=True):

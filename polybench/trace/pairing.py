@@ -25,7 +25,7 @@ _MAX_AXES = 6
 _SYNONYMS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "scale": "weight", "w": "weight", "b": "bias"}
 _USUAL_AXES: Mapping[str, Mapping[int, Axes]] = {  # framework -> number of axes -> axes of the PyTorch layout
     "keras": {4: (3, 2, 0, 1), 2: (1, 0)},
-    "flux": {4: (3, 2, 1, 0)},
+    "flux": {2: (1, 0)},
 }
 
 

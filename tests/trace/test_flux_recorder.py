@@ -1,0 +1,79 @@
+"""`PolyBench.record`: a training in Flux writes the trace that `trace diff` compares with PyTorch's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from polybench.engines.flux.julia.discovery import Julia, check, find, package_folder
+from polybench.errors import EngineUnavailable
+from polybench.trace.diff import diff
+from polybench.trace.file import Trace
+from tests.trace.planted import batches, initial_weights
+
+pytest.importorskip("torch")
+
+from tests.trace import torch_program
+
+PROGRAM = Path(__file__).with_name("flux_program.jl")
+
+
+def complete_julia() -> Julia:
+    """Return the configured Julia, or skip the test."""
+    try:
+        check(julia := find())
+    except EngineUnavailable as missing:
+        pytest.skip(missing.reason)
+    return julia
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with traces of PyTorch, of Flux, and of Flux with a momentum of 0.8 (`other.trace`)."""
+    julia, folder = complete_julia(), tmp_path_factory.mktemp("traces")
+    for name, weight in initial_weights(()).items():
+        (folder / name).write_bytes(weight.tobytes())
+    for step, (images, labels) in enumerate(batches(())):
+        (folder / f"images{step}").write_bytes(images.tobytes())
+        (folder / f"labels{step}").write_bytes(labels.tobytes())
+    torch_program.train(folder / "torch.trace", ("pooling",))
+    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-O0", str(PROGRAM), str(folder)]
+    own = {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
+    run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=580, check=False)
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+@pytest.mark.timeout(600)  # the first run compiles the package
+def test_equal_trainings_in_torch_and_flux_have_no_difference(traces: Path) -> None:
+    document = diff(traces / "torch.trace", traces / "flux.trace")
+    assert document.first_difference is None, document.verdict
+    assert ("conv1.weight", "layers.1.weight", "flipped") in document.pairs
+    assert len(document.pairs) == 10
+    for step in document.steps:
+        errors = (step.weight, step.batch, step.loss, step.gradient, step.statistic, step.update)
+        assert all(error is not None and error < 1e-5 for error in errors), step
+
+
+@pytest.mark.timeout(600)
+def test_another_momentum_in_flux_is_named(traces: Path) -> None:
+    document = diff(traces / "torch.trace", traces / "other.trace")
+    assert document.first_difference
+    assert (document.first_difference.step, document.first_difference.kind) == (1, "update")
+    assert "the momentum is 0.8 in B" in document.causes[0].cause
+
+
+@pytest.mark.timeout(600)
+def test_the_header_and_long_names_are_read(traces: Path) -> None:
+    with Trace(traces / "flux.trace") as trace:
+        assert (trace.header.framework, trace.header.optimizer_name) == ("flux", "Momentum")
+        assert trace.header.optimizer == {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}
+        assert trace.names(1, "statistic") == ["layers.2.μ", "layers.2.σ²"]
+        assert [step for step in range(12) if trace.names(step, "weight")] == [0, 1, 2, 3, 10, 11]
+    with Trace(traces / "deep.trace") as trace:
+        assert max(map(len, trace.names(0, "weight"))) > 100
+        assert list(trace.steps) == [1]
+    assert not list(traces.glob("*.partial"))
