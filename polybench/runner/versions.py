@@ -198,5 +198,6 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "")
+    """Return the last line that begins with "error", as those of pip and Julia do, else the last line."""
+    lines = text.strip().splitlines() or [""]
+    return next((line for line in reversed(lines) if line.lower().startswith("error")), lines[-1])

@@ -13,10 +13,11 @@ import pytest
 
 from polybench.render import render
 from polybench.runner.bisect import Interrupted, Unmeasurable, search
+from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair
 from tests.commands import refused
 from tests.simulated_machine import Machine, Script
-from tests.versioned_package import install_row, write_package
+from tests.versioned_package import git, install_row, write_package
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 FAST = (
@@ -79,6 +80,15 @@ def test_ends_that_are_not_two_commits_of_one_history_are_refused(package: tuple
     assert "no commit 'missing'" in refused("bisect", "missing", commits[1], *given)
     assert "expected either" in refused("bisect", "a", "b", "--engines", "fake")
     assert "expected one engine" in refused("bisect", "a", "b", "--package", "torch", "--engines", "torch,tf")
+
+
+def test_a_commit_that_cannot_be_built_is_reported_with_the_installers_error(package: tuple[Path, list[str]]) -> None:
+    folder, _ = package
+    (folder / "pyproject.toml").write_text("[build-system]\nrequires = 1\n")
+    git(folder, "commit", "--quiet", "--all", "--message", "Broken")
+    source = Versions(None, folder)
+    with pytest.raises(BuildFailed, match=r"(?i)^error.*\(all output: .*build\.log\)"):
+        source.environment(source.label("main"))
 
 
 def simulated(machine: Machine, first: int, factor: float, processes: int = 5) -> Callable[[str], BisectPair]:
