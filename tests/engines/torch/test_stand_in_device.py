@@ -1,0 +1,77 @@
+"""The torch engine's path to a device, with real values in float64 on a stand-in device: see `stand_in_device`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from polybench.errors import ConfigurationFailed
+from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.resnet32 import RESNET32
+from polybench.parity_check.check import CheckRequest, ParityChecker
+from polybench.schema.parity import ParityCheck
+from tests import small_datasets
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.example_networks import EVERYTHING
+from tests.worker_sessions import InProcess
+
+OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # a registered device stays in its process
+
+
+def check(engine: str, model: Model) -> ParityCheck:
+    from tests.engines.torch import stand_in_device  # skips the test if PyTorch is too old
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "scratch").mkdir()
+        files = small_datasets.files(folder, model=model)
+        request = CheckRequest(small_datasets.job(model), files.weights, files.epoch, 3, 60.0)
+        reference = InProcess("polybench.engines.reference.engine:ReferenceEngine")
+        checker = ParityChecker(reference, folder / "scratch", folder / "cache")
+        return checker.check(InProcess(f"{stand_in_device.__name__}:{engine}"), request)
+
+
+@in_process_of("torch", **OWN_PROCESS)
+def test_convolutional_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
+    from tests.engines.torch.stand_in_device import NAME, StandInEngine
+
+    for model in (LENET, EVERYTHING, RESNET32):
+        parity = check("StandInEngine", model)
+        assert parity.status == "pass", (model.name, parity.reason)
+    engine = StandInEngine()
+    engine.build(small_datasets.job(), fixture.weights)
+    engine.load(fixture.images, fixture.labels)
+    tensors = [*engine._parameters.values(), *engine._batches[0], *engine._initial.values()]
+    assert {tensor.device.type for tensor in tensors} == {NAME}
+
+
+@in_process_of("torch", **OWN_PROCESS)
+def test_a_tensor_left_on_the_cpu_fails(fixture: EngineFixture) -> None:
+    for bug in ("LabelsOnCPU", "MasksOnCPU"):
+        with pytest.raises(ConfigurationFailed, match="same device"):
+            check(bug, EVERYTHING)
+
+
+@in_process_of("torch", **OWN_PROCESS)
+def test_a_snapshot_after_the_update_fails(fixture: EngineFixture) -> None:
+    assert check("LateSnapshot", LENET).status == "fail"
+
+
+@in_process_of("torch", **OWN_PROCESS)
+def test_a_checkpoint_of_the_device_continues_the_training(fixture: EngineFixture) -> None:
+    from tests.engines.torch.stand_in_device import StandInEngine
+
+    engine = StandInEngine()
+    engine.build(small_datasets.job(), fixture.weights)
+    engine.load(fixture.images, fixture.labels)
+    engine.run_steps(0, 2)
+    state = engine.training_state()
+    engine.run_steps(2, 1)
+    loss = engine.loss()
+    engine.reset()
+    engine.restore_training_state(state)
+    engine.run_steps(2, 1)
+    assert engine.loss() == loss
