@@ -3,7 +3,7 @@
 PyTorch reserves the key PrivateUse1 for devices that are not its own. Call `register` in a process of its own,
 since a registration cannot be undone. The interface is experimental, see
 `torch.utils.backend_registration._setup_privateuseone_for_python_backend`.
-Convolutional networks work; LSTM cells have no operator for such a device, and attention is wrong there.
+LSTM cells have no operator for such a device.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def register() -> torch.device:
     library = torch.library.Library("_", "IMPL")
     library.fallback(_compute, "PrivateUse1")
     _libraries.append(library)
+    # `Module.to` would replace a weight that two layers share by two weights; between CPU and CUDA it does not.
+    torch.__future__.set_swap_module_params_on_conversion(True)
     return torch.device(NAME, 0)
 
 
@@ -104,6 +106,11 @@ class StandInEngine(TorchEngine):
     def build(self, job: Job, weights: Weights) -> None:
         with patch.object(engine, "find_device", lambda _: register()):
             super().build(job, weights)
+
+    def logits(self, images: Array) -> Array:
+        # A view of a parameter, which is no inference tensor, fails in inference mode on a device in Python.
+        with patch.object(torch, "inference_mode", torch.no_grad):
+            return super().logits(images)
 
 
 class LabelsOnCPU(StandInEngine):

@@ -15,7 +15,7 @@ from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.example_networks import EVERYTHING
+from tests.example_networks import EVERYTHING, PATCHED, TEXT
 from tests.worker_sessions import InProcess
 
 OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # a registered device stays in its process
@@ -35,10 +35,10 @@ def check(engine: str, model: Model) -> ParityCheck:
 
 
 @in_process_of("torch", **OWN_PROCESS)
-def test_convolutional_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
+def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
     from tests.engines.torch.stand_in_device import NAME, StandInEngine
 
-    for model in (LENET, EVERYTHING, RESNET32):
+    for model in (LENET, EVERYTHING, TEXT, PATCHED, RESNET32):
         parity = check("StandInEngine", model)
         assert parity.status == "pass", (model.name, parity.reason)
     engine = StandInEngine()
