@@ -49,8 +49,14 @@ function record(train, file::AbstractString, model, state; steps = (0, 1, 2, 10)
     due = sort!(unique(Int.(collect(steps))))
     return open(partial, "w") do io
         trace = Recorder(io, model, state, Set(due), 0)
-        write_entry(io, "trace.json", JSON.json(trace_header(state, due)))
-        write_state(trace, 0)
+        try
+            write_entry(io, "trace.json", JSON.json(trace_header(state, due)))
+            write_state(trace, 0)
+        catch
+            close(io)
+            rm(partial)
+            rethrow()
+        end
         try
             return train(trace)
         finally

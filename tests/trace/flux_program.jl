@@ -47,6 +47,19 @@ function train_deep()
     return nothing
 end
 
+"A model with complex weights is refused, and nothing of the file remains."
+function refuse_complex()
+    model = Dense(ones(ComplexF32, 1, 2))
+    try
+        PolyBench.record(identity, joinpath(FOLDER, "complex.trace"), model, Flux.setup(Descent(), model))
+    catch failure
+        failure isa ArgumentError || rethrow()
+        return nothing
+    end
+    error("complex weights were recorded")
+end
+
 train("flux.trace", 0.9)
 train("other.trace", 0.8)
 train_deep()
+refuse_complex()
