@@ -63,7 +63,7 @@ _ANY_NETWORK_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 def make_script(configuration: Configuration, workload: Workload, steps: int, model: Model | None = None) -> str | None:
     """Return the script that trains this configuration's network and times `steps` steps; None if unsupported.
 
-    Networks that nobody has written by hand need the `model`, and a file of weights beside the script, which
+    Networks without a section in `_TEMPLATES` need the `model`, and a file of weights beside the script, which
     `script_weights` returns.
     """
     if unsupported_reason(configuration, workload, steps, model):

@@ -85,7 +85,7 @@ def _variable(layer: Any, tensor: str) -> Any:
 
 
 def build_network(model: Model, *, mask_batch_size: int | None, seed: int, lstm_options: Mapping[str, Any]) -> Network:
-    """Build `model` as a `keras.Sequential` or, with calls that are no layers, with Keras's functional API.
+    """Build `model` as a `keras.Sequential` or, with calls that are not layers, with Keras's functional API.
 
     `mask_batch_size` is the batch size of fixed dropout masks (`FixedMaskDropout`); None for Keras's own dropout, whose
     generators are seeded with `seed` and the layer names.
