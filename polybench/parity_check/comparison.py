@@ -38,8 +38,8 @@ _TIMED_TOLERANCE: Mapping[str, Mapping[str, float]] = {
     # In reduced precision, the gradient's error is 1 - cosine of the whole gradient. Updates are in float32. In bf16,
     # size and statistics of `resnet32` in PyTorch are off by 4.7e-2 and 4.8e-3; the tolerances are six times these.
     # The size of one of its tensors is off by 0.23, which is 59 times the unit roundoff of 2^-8. The tolerance is 128
-    # times the unit roundoff, in tf32 2^-11.
-    "tf32": {"loss": 2e-2, "gradient": 1e-2, "size": 3e-2, "tensor size": 2**-4, "weight": 1e-6, "statistic": 1e-2},
+    # times the unit roundoff. In tf32 it is 256 times 2^-11: on an H200, that of `conv1.weight` is off by 154 times it.
+    "tf32": {"loss": 2e-2, "gradient": 1e-2, "size": 3e-2, "tensor size": 2**-3, "weight": 1e-6, "statistic": 1e-2},
     "bf16": {"loss": 2e-2, "gradient": 2e-1, "size": 3e-1, "tensor size": 2**-1, "weight": 1e-6, "statistic": 3e-2},
 }
 

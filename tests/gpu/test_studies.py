@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,6 +23,7 @@ from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.units import format_seconds
 from tests.gpu.conftest import installed_engines
+from tests.gpu.engine_fixtures import FAST_COMPILATION
 from tests.gpu.gpu_load import gpu_load
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(0)]  # each command has its own time limit
@@ -117,7 +119,12 @@ class Polybench:
         self._log(name, "command").write_text(" ".join(command) + "\n", "utf-8")
         with (
             self._log(name, "log").open("wb") as log,
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=self._environment) as process,
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                env=self._environment | (FAST_COMPILATION if name.startswith("parity") else {}),
+            ) as process,
         ):
             try:
                 yield process
@@ -244,11 +251,14 @@ def add_published(findings: Findings, study: StudyDocument) -> None:
 
 @pytest.fixture(scope="module")
 def parity_checks(polybench: Polybench) -> Iterator[Callable[[str], bytes]]:
-    """Start the parity checks of all networks; provide their documents."""
+    """Start the parity checks of all networks, which end at the same time; provide their documents."""
     end = time.monotonic() + PARITY_SECONDS
     with ExitStack() as stack:
         started = {name: stack.enter_context(polybench.started(f"parity-{name}")) for name in MODELS}
-        yield lambda name: polybench.result(f"parity-{name}", started[name], end)
+        timer = threading.Timer(PARITY_SECONDS, lambda: [one.send_signal(signal.SIGINT) for one in started.values()])
+        timer.start()
+        stack.callback(timer.cancel)
+        yield lambda name: polybench.result(f"parity-{name}", started[name], end + SAVE_SECONDS)
 
 
 @pytest.mark.parametrize("model", MODELS)
