@@ -154,6 +154,15 @@ def _checks(engine: str, configurations: set[str]) -> str:
     return ", ".join(["✓"] * (engine in configurations) + [f"`{name}`" for name in variants]) or "-"
 
 
+GPU_TESTS = {
+    "NVIDIA H200, 2026-11-27": (
+        "torch", "torch+channels_last", "torch+compile", "torch+cudagraph", "torch+foreach",
+        "torch+channels_last+compile", "torch+channels_last+cudagraph", "torch+compile+cudagraph", "jax",
+    )
+}  # fmt: skip
+"""Configurations that passed the tests of `make gpu`, by hardware and date."""
+
+
 def ran() -> str:
     """Return a row per engine, per variant, and per combination of variants that the tests or a saved study ran."""
     tested = {check.configuration for check in cases.checks()}
@@ -163,7 +172,8 @@ def ran() -> str:
             days = by_hand.setdefault((configuration, device), {})
             days[hardware] = max(days.get(hardware, ""), study.created[:10])
     rows = []
-    for configuration in _configurations(tested | {configuration for configuration, _ in by_hand}):
+    on_gpus = {configuration for passed in GPU_TESTS.values() for configuration in passed}
+    for configuration in _configurations(tested | on_gpus | {configuration for configuration, _ in by_hand}):
         found = (_places(configuration, d, tested, by_hand.get((configuration, d), {})) for d in ("cpu", "cuda"))
         rows.append((f"`{configuration}`", *found))
     return markdown(("engine", "on the CPU", "on CUDA"), rows)
@@ -196,6 +206,8 @@ def _places(configuration: str, device: str, tested: set[str], by_hand: dict[str
     parts = ["by the tests"] if device == "cpu" and configuration in tested else []
     if device == "cpu" and not parts and any(one.changes_thread_pools for one in variants):
         parts = ["by the tests, with pools of another size"]  # one variant stands for all, as in tests.engine_matrix
+    if device == "cuda":
+        parts += [f"by the GPU tests on {where}" for where, passed in GPU_TESTS.items() if configuration in passed]
     parts += [f"by hand on {' '.join(hardware.split())}, {date}" for hardware, date in sorted(by_hand.items())]
     if parts:
         return "; ".join(parts)

@@ -221,14 +221,13 @@ ENGINES |= {
                 "the whole step, replayed as a CUDA graph; the batch is copied on the device first",
                 cuda_only=True,
                 compiled_as_whole=True,
-                experimental=True,
             ),
             "foreach": Variant("multi-tensor optimizer, PyTorch's default on CUDA", training_only=True),
             "math_attention": Variant(
                 "attention as separate products and a softmax (`SDPBackend.MATH`) instead of a fused kernel"
             ),
         },
-        runs_on=_CUDA_UNTESTED,
+        runs_on="CPU, CUDA",
         devices=("cpu", "cuda"),
         memory_bytes=350 << 20,
         startup_seconds=5.0,
@@ -268,7 +267,7 @@ ENGINES |= {
         "plain JAX, NCHW: pure functions and optax in one `jax.jit` step",
         extra="jax",
         packages=("jax", "optax"),
-        runs_on=_CUDA_UNTESTED,
+        runs_on="CPU, CUDA",
         devices=("cpu", "cuda"),
         # Only NPROC sizes XLA's CPU thread pools (xla/pjrt/utils.cc, DefaultThreadPoolSize). By default JAX
         # preallocates three quarters of a GPU's memory, which hides how much it needs.
