@@ -109,23 +109,36 @@ class NoMask(_OtherLayer):
     wrong = staticmethod(lambda attention, causal, x: correct_attention(attention, False, x))
 
 
-class _OtherScores(_OtherLayer):
-    """Attention from Keras's own projections, with other scores."""
+class _Attention(keras.layers.Layer):  # type: ignore[misc]
+    """Attention from Keras's own projections: the scores of a position and those up to `shift` after it."""
 
+    def __init__(self, attention: Any, causal: bool, shift: int, axis: int, is_scaled: bool) -> None:
+        super().__init__()
+        self.attention, self.settings = attention, (causal, shift, axis, is_scaled)
+
+    def build(self, shape: Any) -> None:
+        if not self.attention.built:
+            self.attention.build(shape, shape)
+
+    def call(self, x: Any) -> Any:
+        causal, shift, axis, is_scaled = self.settings
+        projections = (self.attention._query_dense, self.attention._key_dense, self.attention._value_dense)
+        q, k, v = (dense(x) for dense in projections)
+        scores = ops.einsum("bqhd,bkhd->bhqk", q, k) / (np.sqrt(q.shape[-1]) if is_scaled else 1.0)
+        if causal:
+            visible = np.tril(np.ones((x.shape[1], x.shape[1]), bool), shift)
+            scores = ops.where(visible, scores, ops.cast(-1e9, scores.dtype))
+        y = self.attention._output_dense(ops.einsum("bhqk,bkhd->bqhd", ops.softmax(scores, axis), v))
+        return ops.reshape(y, (-1, *x.shape[1:]))  # `einsum` forgets the number of positions
+
+
+class _OtherScores(_OtherLayer):
     name = "_attend_to_itself"
     shift, axis, is_scaled = 0, -1, True
 
     @classmethod
     def wrong(cls, attention: Any, causal: bool, x: Any) -> Any:
-        if not attention.built:
-            attention.build(x.shape, x.shape)
-        q, k, v = (dense(x) for dense in (attention._query_dense, attention._key_dense, attention._value_dense))
-        scores = ops.einsum("bqhd,bkhd->bhqk", q, k) / (np.sqrt(q.shape[-1]) if cls.is_scaled else 1.0)
-        if causal:
-            visible = np.tril(np.ones((x.shape[1], x.shape[1]), bool), cls.shift)
-            scores = ops.where(visible, scores, ops.cast(-1e9, scores.dtype))
-        y = attention._output_dense(ops.einsum("bhqk,bkhd->bqhd", ops.softmax(scores, cls.axis), v))
-        return ops.reshape(y, (-1, *x.shape[1:]))  # `einsum` forgets the number of positions
+        return _Attention(attention, causal, cls.shift, cls.axis, cls.is_scaled)(x)
 
 
 class OwnScores(_OtherScores):
