@@ -22,8 +22,11 @@ from polybench.schema.metrics import GROUPS, METRICS
 _ROOT = Path(__file__).parents[1]
 _SCHEMA = _ROOT / "polybench/schema/study.schema.json"
 _COMMANDS = "reference/commands/index.md"
-_DOCSTRING = re.compile(r'^"""\n    ((\w+)\([^\n]*\))\n\n(.*?)^"""$', re.MULTILINE | re.DOTALL)
+_DOCSTRING = re.compile(
+    r'^"""\n    ((?:PolyBench\.)?(\w+!?)\([^\n]*\)(?:\n    [^\n]+)*)\n\n(.*?)^"""$', re.MULTILINE | re.DOTALL
+)
 """Pattern of a Julia docstring: signature, name, description."""
+_PUBLIC = re.compile(r"(?:^export |Expr\(:public, )(.*)$", re.MULTILINE)
 _CODE = re.compile("<code>[^<]*</code>")
 _OPTION = re.compile("(--[a-z][a-z-]*)")
 
@@ -169,17 +172,18 @@ def _document() -> str:
 
 
 def _julia() -> str:
-    """Return the README of the Julia package, and the docstrings of its exported functions."""
+    """Return the README of the Julia package, and the docstrings of its public functions."""
     readme = (_ROOT / "julia/README.md").read_text()
     parts = [readme.replace("(../docs/", "(").replace("(../README.md)", "(index.md)"), "## Functions"]
     sources = [file.read_text() for file in sorted((_ROOT / "julia/src").glob("*.jl"))]
-    exported = next(line for text in sources for line in text.splitlines() if line.startswith("export "))
+    package = (_ROOT / "julia/src/PolyBench.jl").read_text()
     found = [match.groups() for text in sources for match in _DOCSTRING.finditer(text)]
-    for name in exported.removeprefix("export ").split(", "):
+    exported, public = (re.findall(r"[a-z_]+!?", line[1]) for line in _PUBLIC.finditer(package))
+    for name in sorted([*exported, *public]):
         if described := [(call, text) for call, of, text in found if of == name]:
-            parts.append(f"### {name}")
+            parts.append(f"### {name if name in exported else f'PolyBench.{name}'}")
             parts += [f"```julia\n{call}\n```\n\n{text}" for call, text in described]
-    return "\n\n".join(parts)
+    return "\n\n".join(parts).replace("```jldoctest", "```julia-repl")
 
 
 def _type(schema: dict[str, Any]) -> str:

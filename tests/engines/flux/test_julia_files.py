@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -49,6 +51,25 @@ def test_top_level_project_is_an_environment_with_the_package_and_what_examples_
 def test_every_dependency_has_a_version_bound() -> None:
     expected = {"julia", *PACKAGE["deps"], *PACKAGE["weakdeps"], *PACKAGE["extras"]}
     assert set(PACKAGE["compat"]) == expected
+
+
+def test_the_package_follows_the_rules_for_automatic_registration() -> None:
+    """Those of RegistryCI's AutoMerge for a new package that need no network; `test_julia_package` loads it."""
+    name, folder = PACKAGE["name"], ROOT / "julia"
+    assert re.fullmatch("[A-Z][A-Za-z0-9]{4,}", name)
+    assert "julia" not in name.lower()
+    assert UUID(PACKAGE["uuid"]).version == 4
+    assert PACKAGE["version"] in {"0.0.1", "0.1.0", "1.0.0"}
+    assert f"module {name}\n" in (folder / "src" / f"{name}.jl").read_text("utf-8")
+    assert "Permission is hereby granted, free of charge" in (folder / "LICENSE").read_text("utf-8")
+    for package, bound in PACKAGE["compat"].items():
+        # Each of them has an upper bound, unlike ">= 1" and "*".
+        assert re.fullmatch(r"[\^~=]?\d+(\.\d+){0,2}(, *[\^~=]?\d+(\.\d+){0,2})*", bound), package
+    files = subprocess.run(
+        ["git", "ls-files", "."], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    assert not [file for file in files if re.search(r"Manifest.*\.toml$|[^A-Za-z0-9_./-]", file)]
+    assert len({file.lower() for file in files}) == len(files)
 
 
 def test_juliapkg_has_the_bounds_of_the_package() -> None:
