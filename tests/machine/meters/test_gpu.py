@@ -13,32 +13,33 @@ PID, OTHER_WORKER, OTHER_PROCESS = 4321, 4322, 999
 MIB = 1 << 20
 
 
+READINGS = (
+    ("h100", GpuSample(96, 512.304, 1980, 2619, 61, 4, 1_910_505_472, 1), {}, 9_876_543.21, 5_520_809_984),
+    ("gtx_1080", GpuSample(87, 171.25, 1847, 4513, 74, 0x20, None, 0), {}, None, 2_513_978_368),
+    (
+        "laptop",
+        GpuSample(55, None, 1395, 5001, 66, 0, None, None),
+        {"power": "Not Supported", "processes": "Insufficient Permissions"},
+        None,
+        1_000_000_000,
+    ),
+    (
+        "a100_mig",
+        GpuSample(None, 68.041, 1095, 1215, 38, 1, None, None),
+        {"utilization": "Not Supported"},
+        123_456.789,
+        None,
+    ),
+)
+"""Card, its sample, refused readings with the reason, joules, used bytes."""
+
+
 def sample(gpu_workers: tuple[int, ...] = (PID,)) -> tuple[GpuSample, dict[str, str]]:
     failures: dict[str, str] = {}
     return Gpu(0).sample(PID, gpu_workers, failures), failures
 
 
-@pytest.mark.parametrize(
-    ("card", "readings", "missing", "joules", "used"),
-    [
-        ("h100", GpuSample(96, 512.304, 1980, 2619, 61, 4, 1_910_505_472, 1), {}, 9_876_543.21, 5_520_809_984),
-        ("gtx_1080", GpuSample(87, 171.25, 1847, 4513, 74, 0x20, None, 0), {}, None, 2_513_978_368),
-        (
-            "laptop",
-            GpuSample(55, None, 1395, 5001, 66, 0, None, None),
-            {"power": "Not Supported", "processes": "Insufficient Permissions"},
-            None,
-            1_000_000_000,
-        ),
-        (
-            "a100_mig",
-            GpuSample(None, 68.041, 1095, 1215, 38, 1, None, None),
-            {"utilization": "Not Supported"},
-            123_456.789,
-            None,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("card", "readings", "missing", "joules", "used"), READINGS)
 def test_readings_of_a_card_are_in_si_units_and_missing_ones_have_a_reason(
     driver_with: Install, card: str, readings: GpuSample, missing: dict[str, str], joules: float | None, used: int
 ) -> None:
