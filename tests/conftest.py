@@ -50,6 +50,7 @@ SHARE_ENGINES = (
     "engines/tf/test_engine.py",
     "engines/jax/test_engine.py",
     "engines/jax/test_flops.py",
+    "engines/jax/test_cuda_programs.py",
     "engines/test_requirements.py",
     "engines/test_operations.py",
     "engines/test_allocation_sites.py",
