@@ -14,6 +14,7 @@ import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec, Variant
+from polybench.engines.cuda_levels import LEVELS
 from polybench.networks import MODEL_NAMES, MODELS, find_model
 from polybench.networks.layers import Layer
 from polybench.networks.model import Model
@@ -23,6 +24,7 @@ from polybench.schema.metrics import GROUPS, METRICS, Metric
 from polybench.schema.options import Precision, Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
+from tests import cuda_levels
 from tests import engine_matrix as cases
 from tests.example_networks import BIASED, EVERYTHING, PATCHED, RESNET8, SEQUENCES, TEXT
 from tests.frameworks import PYPROJECT
@@ -311,6 +313,21 @@ def lacks() -> str:
     return markdown(("engine", "lacks"), rows)
 
 
+def cuda() -> str:
+    """Return a row per engine and level of CUDA tests, with the tests; levels without a test are left out."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for test in cuda_levels.find():
+        where = f", on {test.where}" if test.where else ""
+        found.setdefault((test.engine, test.level), []).append(f"`{test.test.removeprefix('tests/')}`{where}")
+    rows = ((f"`{engine}`", level, "<br>".join(tests)) for (engine, level), tests in found.items())
+    return markdown(("", "level", "tests"), rows)
+
+
+def levels() -> str:
+    """Return a row per level of CUDA tests."""
+    return markdown(("level", "the CUDA code"), LEVELS.items())
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "columns": columns,
     "formats": formats,
@@ -319,6 +336,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "engines": engines,
     "matrix": matrix,
     "ran": ran,
+    "levels": levels,
+    "cuda": cuda,
     "limits": limits,
     "lacks": lacks,
 }
@@ -376,6 +395,7 @@ def _without_none(value: Any) -> Any:
 
 
 if __name__ == "__main__":
+    cuda_levels.FILE.write_bytes(cuda_levels.encode())
     for page in PAGES:
         page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
     JULIA_MODELS.mkdir(exist_ok=True)

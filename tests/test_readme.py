@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from polybench.engines import ENGINES
+from polybench.engines.cuda_levels import LEVELS
 from polybench.networks import MODEL_NAMES, MODELS
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS
 from polybench.schema.metrics import METRICS
-from tests import readme
+from tests import cuda_levels, readme
 
 
 @pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
@@ -41,6 +42,21 @@ def test_each_table_is_on_one_page(table: str) -> None:
 def test_a_table_has_every_row_of_the_code(table: str, names: list[str]) -> None:
     text = readme.TABLES[table]()
     assert not [name for name in names if f"`{name}`" not in text]
+
+
+def test_the_levels_of_cuda_tests_are_current() -> None:
+    assert cuda_levels.FILE.read_bytes() == cuda_levels.encode(), "write them anew: make readme"
+    assert {test.level for test in cuda_levels.find()} <= {*LEVELS}
+    assert {test.engine for test in cuda_levels.find()} >= {
+        name for name, row in ENGINES.items() if row.computes and "cuda" in row.devices
+    }
+
+
+def test_engines_of_the_level_run_are_those_of_the_table() -> None:
+    ran = {
+        configuration for passed in readme.GPU_TESTS.values() for configuration in passed if configuration in ENGINES
+    }
+    assert {test.engine for test in cuda_levels.find() if test.level == "run"} - {"meters"} == ran
 
 
 def test_the_program_and_the_docs_agree_about_cuda() -> None:

@@ -22,6 +22,7 @@ from polybench.data import Dataset, cifar10, data_folder
 from polybench.data.batch_files import write_epoch
 from polybench.data.batches import epoch_order
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
+from polybench.engines.cuda_levels import highest_level
 from polybench.engines.job import COLD_START, Job
 from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__, install_command
 from polybench.machine import host
@@ -69,7 +70,8 @@ def examine() -> Iterator[tuple[str, Any]]:
     yield "cache", _describe_cache()
     yield "meters", _describe_meters()
     for name, entry in probe_engines():
-        yield "engines", {name: entry}
+        tested = highest_level(name)
+        yield "engines", {name: entry | {"cuda": msgspec.to_builtins(tested)}}
     # It does not include polybench's own processes, so engines may start meanwhile.
     time.sleep(max(0.0, _MIN_LOAD_SECONDS - meter.seconds))
     load = meter.stop(0, 0)

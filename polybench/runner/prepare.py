@@ -7,6 +7,7 @@ import datetime
 import secrets
 from collections.abc import Iterator, Sequence
 
+from polybench.engines.cuda_levels import was_never_run
 from polybench.errors import mask
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
@@ -75,6 +76,12 @@ def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
         state.warn("another study is running on this machine: both interfere with each other")
     for name, delay in state.plan.study.injected_delays.items():
         state.warn(f"{name} has an injected delay of {delay:.0%} per step: its times are not those of the engine")
+    on_cuda = dict.fromkeys(one.engine for one in state.plan.configurations if one.device != "cpu")
+    if host.gpu_names() and (never_run := [name for name in on_cuda if was_never_run(name)]):
+        state.warn(
+            f"polybench's tests have never run {', '.join(never_run)} on a GPU: please open an issue with this study,"
+            " saved with --anonymous"
+        )
     threads = state.plan.workload.threads
     if threads > (usable := host.usable_threads()):
         state.warn(f"{threads} threads on {usable} usable cores: expect slow steps with varying times")

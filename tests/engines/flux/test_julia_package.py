@@ -52,6 +52,7 @@ def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
     return JuliaTests(run, studies)
 
 
+@pytest.mark.cuda_level("flux", "type-checked")
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # compiles everything again
 def test_julia_package(julia_tests: JuliaTests) -> None:

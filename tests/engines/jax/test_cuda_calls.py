@@ -46,6 +46,7 @@ def fake_gpu(plugin: bool = True) -> Iterator[Mock]:
         yield mock
 
 
+@pytest.mark.cuda_level("jax", "computed on a stand-in")
 @with_two_devices
 def test_weights_batches_and_step_are_on_the_requested_device(fixture: EngineFixture) -> None:
     import jax
@@ -61,6 +62,7 @@ def test_weights_batches_and_step_are_on_the_requested_device(fixture: EngineFix
     devices.assert_any_call("cuda")
 
 
+@pytest.mark.cuda_level("jax", "type-checked")
 @with_two_devices
 def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: EngineFixture) -> None:
     import jax

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from polybench.engines.base import Engine
 from polybench.engines.job import Job
@@ -85,6 +86,7 @@ def check_network(engine: Engine, model: Model) -> None:
         assert found.cuda.count("tf.aliasing_output") == found.state_arrays, case
 
 
+@pytest.mark.cuda_level("jax", "lowered for CUDA")
 @in_process_of("jax")
 def test_the_step_for_cuda_is_that_of_the_cpu(fixture: EngineFixture) -> None:
     for model in NETWORKS:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock, patch
 
+import pytest
+
 from polybench.engines.shared import frameworks
 from tests.engines.device_calls import find_calls
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
@@ -62,6 +64,7 @@ def train(fixture: EngineFixture) -> None:
     fixture.engine.device_peak_bytes()
 
 
+@pytest.mark.cuda_level("tf", "type-checked")
 @in_process_of("tf")
 def test_all_gpu_calls_exist_in_the_installed_tensorflow(fixture: EngineFixture) -> None:
     with fake_gpus() as mocks:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.engines.device_calls import find_calls
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.torch.fake_cuda import PEAK, fake_cuda
@@ -25,6 +27,7 @@ def train(fixture: EngineFixture) -> None:
     engine.run_steps(0, 2)
 
 
+@pytest.mark.cuda_level("torch", "type-checked")
 @in_process_of("torch")
 def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) -> None:
     with fake_cuda() as cuda:

@@ -34,6 +34,7 @@ def check(engine: str, model: Model) -> ParityCheck:
         return checker.check(InProcess(f"{stand_in_device.__name__}:{engine}"), request)
 
 
+@pytest.mark.cuda_level("torch", "computed on a stand-in")
 @in_process_of("torch", **OWN_PROCESS)
 def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
     from tests.engines.torch.stand_in_device import NAME, StandInEngine
@@ -48,6 +49,7 @@ def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixtur
     assert {tensor.device.type for tensor in tensors} == {NAME}
 
 
+@pytest.mark.cuda_level("torch", "computed on a stand-in")
 @in_process_of("torch", **OWN_PROCESS)
 def test_a_tensor_left_on_the_cpu_fails(fixture: EngineFixture) -> None:
     for bug in ("LabelsOnCPU", "MasksOnCPU"):

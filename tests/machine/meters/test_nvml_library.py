@@ -45,6 +45,7 @@ def measure(environment: dict[str, str]) -> dict[str, Any]:
     return dict(result)
 
 
+@pytest.mark.cuda_level("meters", "computed on a stand-in")
 def test_readings_of_each_card_pass_through_the_c_interface(tmp_path: Path) -> None:
     expected = {card: tuple(rest) for card, *rest in READINGS}
     for cards, old_driver in ((("h100",), False), (("laptop", "a100_mig"), False), (("gtx_1080",), True)):
