@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
+from unittest.mock import call, patch
 
 import pytest
 
@@ -35,19 +37,23 @@ def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) ->
     assert len(NAMES) >= 10
     assert cuda.called >= NAMES, NAMES - cuda.called
     assert cuda.mocks["torch.cuda.set_device"].call_args.args == (1,)
-    assert all(call.args[0].index == 1 for call in cuda.mocks["torch.cuda.memory_stats"].call_args_list)
+    for name in ("memory_stats", "max_memory_allocated"):
+        assert all(call.args[0].index == 1 for call in cuda.mocks[f"torch.cuda.{name}"].call_args_list), name
 
 
 @in_process_of("torch")
 def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: EngineFixture) -> None:
+    from polybench.engines.torch import engine as torch_engine
+
     with fake_cuda() as cuda:
         fixture.build(DEVICE)
         engine: Any = fixture.engine
         step = engine._train_step
         engine._train_step = lambda *batch: (cuda.order.append("step"), step(*batch))[1]
         del cuda.order[:]
-        engine.run_steps(0, 3)
-        assert cuda.order == ["synchronize", "step", "step", "step", "synchronize"]
+        with patch.object(torch_engine, "perf_counter", lambda: cuda.order.append("clock") or 0.0):
+            engine.run_steps(0, 3)
+        assert cuda.order == ["synchronize", "clock", "step", "step", "step", "synchronize", "clock"]
         assert cuda.mocks["torch.cuda.synchronize"].call_args.args[0].index == 1
         assert engine.timing_resolution == "block"
 
@@ -65,7 +71,9 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
         with fake_cuda() as cuda:
             fixture.build(DEVICE, precision, variants, dtype)
             engine: Any = fixture.engine
-            engine.run_steps(0, 2)
+            with patch.object(torch, "autocast", wraps=torch.autocast) as autocast:
+                engine.run_steps(0, 2)
+            assert autocast.call_args_list == 2 * [call("cuda", dtype=torch.bfloat16)] * (precision == "bf16")
             images, labels = engine._batches[0]
             parameters = list(engine._network.module.parameters())
             buffers = [state["momentum_buffer"] for state in engine._optimizer.state.values()]
@@ -81,3 +89,41 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
             for tensor in (images, parameters[0], gradients[0]):
                 assert tensor.is_contiguous(memory_format=torch.channels_last) == channels_last
             assert torch.backends.cudnn.allow_tf32 == (precision == "tf32")
+            assert torch.get_float32_matmul_precision() == ("high" if precision == "tf32" else "highest")
+
+
+@in_process_of("torch")
+def test_a_graph_is_captured_after_a_warm_up_on_its_own_stream(fixture: EngineFixture) -> None:
+    from polybench.engines.torch import engine as torch_engine
+    from polybench.engines.torch.training import WARMUP_STEPS
+
+    make_update = torch_engine.make_update
+    with fake_cuda() as cuda:
+
+        def recorded(*arguments: Any) -> Any:
+            update = make_update(*arguments)
+            return lambda: (cuda.order.append("update"), update())[1]
+
+        with patch.object(torch_engine, "make_update", recorded):
+            fixture.build(DEVICE, variants=("cudagraph",))
+    order = [name for name in cuda.order if name in ("stream", "update", "graph")]
+    assert order == ["stream", *["update"] * WARMUP_STEPS, "graph", "update"]
+    own = cuda.mocks["torch.cuda.Stream"].return_value
+    assert cuda.mocks["torch.cuda.stream"].call_args.args == (own,)
+
+
+@in_process_of("torch")
+def test_each_bug_in_cuda_code_is_found(fixture: EngineFixture) -> None:
+    from tests.engines.torch.cuda_bugs import FOUND_BY
+
+    survivors = []
+    for bug, check in FOUND_BY.items():
+        injected = copy.copy(fixture)
+        injected.engine = bug()
+        try:
+            check(injected)
+        except (AssertionError, RuntimeError):
+            continue
+        survivors.append(bug.__name__)
+    assert len(FOUND_BY) >= 12
+    assert survivors == []
