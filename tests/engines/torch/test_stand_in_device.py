@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,10 @@ from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.engines.pipeline_checks import (
+    returns_augmented_batches_with_any_number_of_workers,
+    separates_data_wait_from_training_time,
+)
 from tests.example_networks import EVERYTHING, PATCHED, TEXT
 from tests.worker_sessions import InProcess
 
@@ -77,3 +83,17 @@ def test_a_checkpoint_of_the_device_continues_the_training(fixture: EngineFixtur
     engine.restore_training_state(state)
     engine.run_steps(2, 1)
     assert engine.loss() == loss
+
+
+@pytest.mark.cuda_level("torch", "computed on a stand-in")
+@in_process_of("torch", **OWN_PROCESS)
+def test_the_input_pipeline_fills_batches_on_the_device(fixture: EngineFixture) -> None:
+    from tests.engines.torch.stand_in_device import NAME, StandInEngine
+
+    on_device = copy.copy(fixture)
+    engine: Any = StandInEngine()
+    on_device.engine = engine
+    returns_augmented_batches_with_any_number_of_workers(on_device)
+    assert {tensor.device.type for tensor in engine._batches[0]} == {NAME}
+    separates_data_wait_from_training_time(on_device)
+    engine.close()
