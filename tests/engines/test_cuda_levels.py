@@ -20,7 +20,7 @@ def test_the_highest_level_of_an_engine_is_its_last() -> None:
         highest = highest_level(engine)
         assert highest is not None
         assert was_never_run(engine) == (highest.level != levels[-1])
-    assert str(highest_level("tf")).startswith("type-checked (tests/engines/tf/")
+    assert str(highest_level("tf")).startswith("computed on a stand-in (tests/engines/tf/")
     assert "NVIDIA H200" in str(highest_level("torch"))
     assert highest_level("fake") is None
     assert not was_never_run("fake")
