@@ -6,6 +6,7 @@ The second of two CPU devices stands in for the GPU: arrays are placed on it, an
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock, create_autospec, patch
@@ -87,3 +88,19 @@ def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: Eng
 def test_a_gpu_without_the_cuda_plugin_is_unavailable(fixture: EngineFixture) -> None:
     with fake_gpu(plugin=False), pytest.raises(EngineUnavailable, match="does not support CUDA"):
         fixture.build(device="cuda")
+
+
+@with_two_devices
+def test_each_bug_in_cuda_code_is_found(fixture: EngineFixture) -> None:
+    from tests.engines.jax.cuda_bugs import FOUND_BY
+
+    survivors = []
+    for bug, check in FOUND_BY.items():
+        injected = copy.copy(fixture)
+        injected.engine = bug()
+        try:
+            check(injected)
+        except (AssertionError, AttributeError):  # an array in NumPy has no devices
+            continue
+        survivors.append(bug.__name__)
+    assert survivors == []
