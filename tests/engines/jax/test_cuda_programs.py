@@ -14,6 +14,7 @@ import pytest
 
 from polybench.engines.base import Engine
 from polybench.engines.job import Job
+from polybench.networks import MODELS
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.keras_examples import MNIST_CNN
 from polybench.networks.lenet import LENET
@@ -90,6 +91,14 @@ def check_network(engine: Engine, model: Model) -> None:
 @in_process_of("jax")
 def test_the_step_for_cuda_is_that_of_the_cpu(fixture: EngineFixture) -> None:
     for model in NETWORKS:
+        check_network(fixture.engine, model)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.cuda_level("jax", "lowered for CUDA")
+@in_process_of("jax")
+def test_the_step_of_every_network_for_cuda_is_that_of_the_cpu(fixture: EngineFixture) -> None:
+    for model in MODELS.values():
         check_network(fixture.engine, model)
 
 
