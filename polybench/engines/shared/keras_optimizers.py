@@ -9,7 +9,7 @@ Keras 3.15 differs in seven places:
 - `weight_decay` shrinks the weights separately instead of adding to the gradient: the formula of AdamW only.
 - `global_clipnorm` divides by the norm without the 1e-6 of PyTorch.
 - `Adam` and `RMSprop` on TensorFlow, for an embedding row that occurs several times in a batch, add the
-  squares of its gradients instead of squaring their sum (docs/upstream/keras_embedding_adam.py).
+  squares of its gradients instead of squaring their sum (docs/upstream/keras_adam.md).
 - A Python float is rounded to float32 even if the weights are float64; `np.float64` is not.
 
 `SGD(nesterov=True)` has the canonical form.
