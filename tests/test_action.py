@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.versioned_package import install_row, write_package
+from tests.versioned_package import ENGINE, TORCH_ENGINE, install_row, write_package
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
@@ -84,9 +84,9 @@ class Runner:
         )
 
 
-def pull_request(folder: Path, factors: tuple[float, float], **inputs: str) -> Runner:
+def pull_request(folder: Path, factors: tuple[float, float], engine: str = ENGINE, **inputs: str) -> Runner:
     (folder / "run").mkdir()
-    base, head = write_package(folder / "run" / "package", list(factors))
+    base, head = write_package(folder / "run" / "package", list(factors), engine)
     event = {
         "github.event.pull_request.base.sha": base,
         "github.event.pull_request.head.sha": head,
@@ -132,6 +132,20 @@ def test_verdicts_of_twenty_pull_requests(tmp_path: Path, factor: float, code: i
         (folder := tmp_path / str(number)).mkdir()
         codes.append(pull_request(folder, (1.0, factor)).run().returncode)
     assert codes == [code] * 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "code"), [(1.5, 1), (1.0, 0)], ids=["slow", "equal"])
+def test_pull_requests_of_steps_in_pytorch(tmp_path: Path, factor: float, code: int) -> None:
+    pytest.importorskip("torch")
+    options = (
+        "--data synthetic --threads 1 --no-metrics --no-parity --processes 5 --rounds-per-process 2"
+        " --steps-per-round 10"
+    )
+    runner = pull_request(tmp_path, (1.0, factor), TORCH_ENGINE, options=options)
+    done = runner.run()
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "small@" in (runner.folder / "summary.md").read_text()
 
 
 def test_other_actions_are_pinned_and_inputs_are_never_part_of_a_script() -> None:

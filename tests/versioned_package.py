@@ -15,6 +15,23 @@ class Small(FakeEngine):
         return FACTOR * super()._simulate(seconds, n)
 """
 
+TORCH_ENGINE = """
+from time import perf_counter
+
+from polybench.engines.torch.engine import TorchEngine
+
+FACTOR = 1.0
+
+class Small(TorchEngine):
+    def run_steps(self, first, n):
+        start = perf_counter()
+        seconds = super().run_steps(first, n)
+        while perf_counter() - start < FACTOR * seconds:
+            pass
+        return perf_counter() - start
+"""
+"""The same for real: the steps of PyTorch, and a wait."""
+
 ROW = """
 from polybench.engines import EngineSpec
 
@@ -64,7 +81,7 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def write_package(folder: Path, factors: list[float]) -> list[str]:
+def write_package(folder: Path, factors: list[float], engine: str = ENGINE) -> list[str]:
     """Create a repository with a commit for each factor of the step time; return the commits."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch=main")
@@ -73,7 +90,7 @@ def write_package(folder: Path, factors: list[float]) -> list[str]:
     (folder / "small_engine_row.py").write_text(ROW)
     commits = []
     for number, factor in enumerate(factors):
-        (folder / "small_engine.py").write_text(ENGINE.replace("FACTOR = 1.0", f"FACTOR = {factor}  # {number}"))
+        (folder / "small_engine.py").write_text(engine.replace("FACTOR = 1.0", f"FACTOR = {factor}  # {number}"))
         git(folder, "add", ".")
         git(folder, "commit", "--quiet", "--message", f"Commit {number}")
         commits.append(git(folder, "rev-parse", "HEAD"))
