@@ -6,6 +6,7 @@ the Julia package from their docstrings.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -32,7 +33,12 @@ _OPTION = re.compile("(--[a-z][a-z-]*)")
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Replace the commands in the navigation by their pages, below the headings of `--help`."""
+    """Replace the commands in the navigation by their pages, below the headings of `--help`.
+
+    If mike builds the site (`.github/workflows/docs.yml`), its header has a menu of versions.
+    """
+    if "MIKE_DOCS_VERSION" in os.environ:
+        config.extra["version"] = {"provider": "mike"}
     assert config.nav is not None
     for section in config.nav:
         (pages,) = section.values()

@@ -171,15 +171,34 @@ def test_each_study_of_the_gallery_has_its_page_and_report(site: Path, monkeypat
     assert studies
 
 
-def test_each_sweep_of_the_gallery_has_its_page_and_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mkdocs.config import load_config
-    from mkdocs.structure.files import Files
-
-    spec = importlib.util.spec_from_file_location("gallery_hooks", ROOT / "docs/gallery_hooks.py")
+def load_hooks(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
+    return hooks
+
+
+@pytest.mark.parametrize("version", [None, "0.1.0"])
+def test_only_a_site_that_mike_builds_has_a_menu_of_versions(
+    version: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mkdocs.config import load_config
+
+    monkeypatch.delenv("MIKE_DOCS_VERSION", raising=False)
+    if version:
+        monkeypatch.setenv("MIKE_DOCS_VERSION", version)
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    load_hooks("hooks").on_config(config)
+    assert config.extra == ({"version": {"provider": "mike"}} if version else {})
+
+
+def test_each_sweep_of_the_gallery_has_its_page_and_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mkdocs.config import load_config
+    from mkdocs.structure.files import Files
+
+    hooks = load_hooks("gallery_hooks")
     monkeypatch.setattr(hooks, "_FOLDER", tmp_path)
     Store(tmp_path / "measured").save(sweep := full_sweep())
     assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling", f"{sweep.id}.thumbnail"}
