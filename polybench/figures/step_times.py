@@ -90,7 +90,7 @@ def _first_steps(result: Result) -> list[float]:
 
 def _warm_up_traces(result: Result, style: TraceStyle) -> list[Trace]:
     seconds = _first_steps(result)
-    if not all(value > 0 for value in seconds):
+    if not seconds or not all(value > 0 for value in seconds):
         return []
     name = result.configuration
     return [

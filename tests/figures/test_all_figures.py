@@ -204,6 +204,14 @@ def test_step_times_are_those_of_all_rounds_with_a_separate_warm_up() -> None:
     assert "bands of the full range" in draw_full("step_times").note  # three values each
 
 
+def test_step_times_without_a_cold_start_have_no_warm_up() -> None:
+    """Studies that Julia's `write_study` saves lack it."""
+    results = [msgspec.structs.replace(result, startup=None) for result in STUDY.results]
+    without = draw("step_times", msgspec.structs.replace(STUDY, results=results))
+    full = draw("step_times", STUDY)
+    assert 0 < len(without.traces) < len(full.traces)
+
+
 def test_many_steps_are_binned() -> None:
     figure = draw("step_times", full_study(rounds=400))
     # Bins contain eight steps of three processes, except for a configuration with six steps.
