@@ -109,9 +109,19 @@ C library retains freed memory in the whole process from now on, which cannot be
 leaves the C library as it is, and is an error after `"retain"`. BLAS threads and the state of the random number generator are
 restored. Load CUDA and cuDNN before you use `device = "cuda"`, which has never been run on a GPU.
 
-```julia
-trial = bench(:lenet; batch = 128)
-median(trial), minimum(trial), gc_fraction(trial)
+Returns a `Trial` with `rounds` times `steps` step times. Throws an `ArgumentError` for an unknown name or option, for a data set that does
+not fit the network, and for a missing device; throws an `ErrorException` if the loss is not finite.
+
+```jldoctest
+julia> using PolyBench
+
+julia> trial = bench(:lenet; batch = 4, rounds = 2, steps = 3);
+
+julia> length(trial), minimum(trial) <= median(trial), 0 <= gc_fraction(trial) < 1
+(6, true, true)
+
+julia> bench(:lenet5)
+ERROR: ArgumentError: unknown network "lenet5": expected one of catdog-2, dlframeworks-cnn, keras-cnn, lenet, resnet32, small-vgg
 ```
 """
 function bench(
@@ -136,7 +146,8 @@ function bench(
         with_way = isempty(way) ? "" : ", $way"
         title = "$(network.name) ($(group_digits(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
             "Float32, $device$with_way, $(describe_process(malloc))"
-        metadata = (; model = network, images, order, weights, batch_size, device, way, seed, steps, malloc, process_info()...)
+        work = BuiltinWork(network, images, order, weights, batch_size)
+        metadata = (; work, device, way, seed, steps, malloc, process_info()...)
         measure(run, title, rounds, steps, metadata)
     end
 end
@@ -152,8 +163,23 @@ Train your own model, a `Chain` or any other model that Flux trains, and time it
 return `(loss, aux)`. The steps run where the model's arrays are. `way` is `"train"` for `Flux.train!`, or another automatic
 differentiation, such as `AutoMooncake()`, after you load its package.
 
-```julia
-bench(Chain(Dense(8 => 3)), (m, x, y) -> Flux.mse(m(x), y), rand(Float32, 8, 64), rand(Float32, 3, 64))
+`optimizer` is a rule of Flux; `title` names the model in results and in saved studies. Returns a `Trial`. Throws an `ArgumentError` for
+data without a batch, a loss without a method for the batch, and an unknown `way`; throws an `ErrorException` if the loss is not finite.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> x, y = ones(Float32, 2, 4), ones(Float32, 1, 4);
+
+julia> trial = bench(line, loss, x, y; optimizer = Flux.Adam(), rounds = 2, steps = 3);
+
+julia> length(trial), trial.losses[1] > trial.losses[end]
+(6, true)
+
+julia> bench(line, loss, Flux.DataLoader((x, y); batchsize = 2); way = "train") isa PolyBench.Trial
+true
 ```
 """
 bench(user_model, loss, x, y, others...; options...) = bench(user_model, loss, (x, y, others...); options...)
@@ -175,7 +201,11 @@ function bench(
     apply_malloc_policy(malloc)
     return restoring_process(blas_threads) do
         run = UserModelRun(user_model, loss, batches, optimizer, way == "train" ? Val(:train) : way)
-        measure(run, "$title, $(describe_process(malloc))", rounds, steps, nothing)
+        # Step functions of polybench have the same names.
+        name = way == "train" ? way : way isa AutoZygote ? "" : lowercase(chopprefix(string(nameof(typeof(way))), "Auto"))
+        work = UserWork(String(title), user_model, batches, optimizer)
+        metadata = (; work, device = device_name(run.device), way = name, seed = 0, steps, malloc, process_info()...)
+        measure(run, "$title, $(describe_process(malloc))", rounds, steps, metadata)
     end
 end
 

@@ -34,6 +34,14 @@ function device(name::AbstractString; tf32::Bool = false, type::Type{<:AbstractF
 end
 
 """
+    device_name(device)
+
+Return the name of a device, as in `device`.
+"""
+device_name(::CPU) = "cpu"
+device_name(device::CUDADevice) = device.index == 0 ? "cuda" : "cuda:$(device.index)"
+
+"""
     check_available(device)
 
 Throw an ArgumentError with a fix if this session does not have the device.

@@ -32,6 +32,28 @@ rule(::Val{:rmsprop}, rate, _) = Flux.RMSProp(rate, 0.9, 1.0e-7)
 rule(::Val{T}, _, _) where {T} = throw(ArgumentError("PolyBench has no optimizer \"$T\""))
 
 """
+    optimizer_settings(rule)
+
+Return the name and the settings of a rule in polybench, as in a network file; epsilon is not part of them. Throws an
+`ArgumentError` for rules of types that `rule` does not return.
+"""
+optimizer_settings(rule::Flux.Descent) = Dict{String, Any}("name" => "sgd", "learning_rate" => rule.eta)
+optimizer_settings(rule::Flux.Momentum) = Dict{String, Any}("name" => "momentum", "learning_rate" => rule.eta, "momentum" => rule.rho)
+optimizer_settings(rule::Flux.Nesterov) = Dict{String, Any}("name" => "nesterov", "learning_rate" => rule.eta, "momentum" => rule.rho)
+optimizer_settings(rule::Flux.RMSProp) = Dict{String, Any}("name" => "rmsprop", "learning_rate" => rule.eta)
+optimizer_settings(rule::Flux.Adam) = Dict{String, Any}("name" => "adam", "learning_rate" => rule.eta, "betas" => rule.beta)
+optimizer_settings(rule::Flux.AdamW) =
+    Dict{String, Any}("name" => "adamw", "learning_rate" => rule.eta, "betas" => rule.beta, "weight_decay" => rule.lambda)
+optimizer_settings(rule::OptimiserChain{<:Tuple{Flux.WeightDecay, Union{Flux.Descent, Flux.Momentum, Flux.Nesterov, Flux.RMSProp, Flux.Adam}}}) =
+    merge!(optimizer_settings(rule.opts[2]), Dict("weight_decay" => rule.opts[1].lambda))
+optimizer_settings(rule) = throw(
+    ArgumentError(
+        "a study has no name for the optimizer $(nameof(typeof(rule))): " *
+            "use Descent, Momentum, Nesterov, RMSProp, Adam or AdamW, with a WeightDecay before it or without one",
+    )
+)
+
+"""
     change_rate!(state, old, new)
 
 Change the learning rate in a state of `Flux.setup`. Velocities include the rate as a factor, so they are

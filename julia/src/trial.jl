@@ -19,7 +19,7 @@ struct Trial
     first_step::Float64
     "Losses of the first steps from the initial weights."
     losses::Vector{Float64}
-    "Workload and process, for the saved study; nothing for a user's model."
+    "Work and process, for `write_study`; nothing for a trial from a saved study."
     metadata::Any
 end
 
@@ -67,7 +67,19 @@ end
 """
     median(trial)
 
-A typical step: the geometric mean of the rounds' medians, as in polybench's table.
+A typical step: the geometric mean of the rounds' medians, as in polybench's table. Returns an `Estimate`, whose `time` and `gctime`
+are nanoseconds.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> minimum(trial) <= median(trial) <= maximum(trial)
+true
+```
 """
 Statistics.median(trial::Trial) = estimate(trial, "median", typical_seconds(trial), median(gc_times(trial)))
 
@@ -76,14 +88,36 @@ typical_seconds(trial::Trial) = geometric_mean(map(median, trial.rounds))
 """
     mean(trial)
 
-The mean of all step times. It includes collections that occur in few steps, which the median may miss.
+The mean of all step times, as an `Estimate`. It includes collections that occur in few steps, which the median may miss.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> mean(trial).time ≈ sum(trial.times) / length(trial)
+true
+```
 """
 Statistics.mean(trial::Trial) = estimate(trial, "mean", mean(step_times(trial)), mean(gc_times(trial)))
 
 """
     std(trial)
 
-The standard deviation of all step times.
+The standard deviation of all step times, as an `Estimate` in nanoseconds; NaN for a single step.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> std(trial).time ≈ std(trial.times)
+true
+```
 """
 Statistics.std(trial::Trial) = estimate(trial, "std", std(step_times(trial)), std(gc_times(trial)))
 
@@ -92,7 +126,18 @@ geometric_mean(values) = exp(mean(map(log, values)))
 """
     gc_fraction(trial)
 
-The fraction of all step time that the garbage collector takes.
+The fraction of all step time that the garbage collector takes, from 0 to 1.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> gc_fraction(trial) ≈ sum(trial.gctimes) / sum(trial.times)
+true
+```
 """
 gc_fraction(trial::Trial) = sum(gc_times(trial)) / sum(step_times(trial))
 

@@ -238,6 +238,34 @@ end
         write(file, "{\"schema\": \"polybench.layers/2\"}")
         @test_throws "is not a study: its schema is \"polybench.layers/2\"" read_study(file)
     end
-    user_trial = bench(SMALL, small_loss, SMALL_BATCH; rounds = 1, steps = 1)
-    @test_throws "a trial of your own model cannot be saved" write_study("never", user_trial)
+end
+
+@testset "a trial of a user's model can be saved and read" begin
+    mktempdir() do folder
+        file = write_study(folder, bench(SMALL, small_loss, SMALL_BATCH; title = "small", rounds = 2, steps = 3))
+        isempty(STUDY_FOLDER) || cp(file, joinpath(STUDY_FOLDER, basename(file)))
+        settings = read_study(file).document["settings"]
+        @test (settings["model"], settings["parameters"], settings["batch_size"]) == ("small", 3 * 3 * 3 * 2 + 2 + 4 + 18 * 3 + 3, 4)
+        @test (settings["optimizer"]["name"], settings["optimizer"]["learning_rate"]) == ("sgd", 0.01)
+        saved(model, batch; options...) =
+            read_study(write_study(folder, bench(model, small_loss, batch; rounds = 1, steps = 1, options...)))
+        same, other = saved(SMALL, SMALL_BATCH), saved(SMALL, (2 .* SMALL_BATCH[1], SMALL_BATCH[2]))
+        @test same.document["settings"]["data_sha256"] == settings["data_sha256"] != other.document["settings"]["data_sha256"]
+        changed = deepcopy(SMALL)
+        changed[1].bias[1] += 1
+        @test saved(changed, SMALL_BATCH).document["settings"]["weights_sha256"] != settings["weights_sha256"] ==
+            same.document["settings"]["weights_sha256"]
+        rule = Flux.Optimisers.OptimiserChain(Flux.WeightDecay(0.5), Flux.Adam(0.1, (0.8, 0.9)))
+        adam = saved(SMALL, SMALL_BATCH; optimizer = rule, way = "train")
+        optimizer = adam.document["results"][1]["workload"]["optimizer"]
+        @test (optimizer["name"], optimizer["weight_decay"], optimizer["betas"]) == ("adam", 0.5, [0.8, 0.9])
+        @test keys(adam) == ["flux+train/cpu"]
+        @test_throws "has no name for the optimizer Lion" saved(SMALL, SMALL_BATCH; optimizer = Flux.Optimisers.Lion())
+        @test_throws "the weights are Float64" saved(Flux.f64(SMALL), SMALL_BATCH)
+        @test_throws "read from a saved study" write_study(folder, adam["flux+train/cpu"])
+    end
+    name_of(rule) = PolyBench.optimizer_settings(rule)["name"]
+    for name in ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw")
+        @test name_of(PolyBench.rule(name; learning_rate = 0.1)) == name
+    end
 end

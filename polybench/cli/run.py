@@ -140,6 +140,7 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
     """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID."""
     from polybench.data.disk import is_file
     from polybench.planning.study_file import StudyFile, parse, read
+    from polybench.planning.suggested_commands import check_repeatable
     from polybench.schema.metadata import StudyFileMetadata
     from polybench.storage.store import Store, results_folder
 
@@ -147,6 +148,7 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
     if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or is_file(path))):
         return read(path, quick=quick, remote=is_remote)
     saved = Store(results_folder(results)).load(name)
+    check_repeatable(saved)
     study = parse(saved.study, f"the study of {saved.id}", remote=is_remote)
     metadata = StudyFileMetadata(saved.title, saved.published, saved.settings.data_sha256, tuple(saved.tags))
     return StudyFile(study.quick() if quick else study, metadata, {})

@@ -19,6 +19,8 @@ from polybench.schema.options import EngineName, Study, environments_of
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
+OWN_DATA = "own data"
+"""The data set of such a study: `OWN_DATA` in `julia/src/document.jl`."""
 _DEFAULTS = msgspec.structs.asdict(Study())
 _OPTION_NAMES = {"pass_": "pass", "injected_delays": "inject_delay", "prices": "price"}
 
@@ -37,14 +39,24 @@ _NOT_FOR_PARITY = (
 def measured_study(document: StudyDocument) -> Study:
     """Return the study as measured, with explicit threads.
 
-    Raises BadInput if another version of polybench wrote it, with unknown settings.
+    Raises BadInput if another version of polybench wrote it, with unknown settings, or if `check_repeatable` does.
     """
+    check_repeatable(document)
     try:
         text = TomlText(f"the study of {document.id}", document.study)
         study = msgspec.convert(replace_network(text, text.load()), Study)
     except (msgspec.ValidationError, BadInput) as error:
         raise BadInput(f"cannot read the settings of study {document.id}: {error}") from error
     return msgspec.structs.replace(study, threads=document.settings.threads)
+
+
+def check_repeatable(document: StudyDocument) -> None:
+    """Raise BadInput for a study that `write_study` in Julia saved of a user's own model."""
+    if document.settings.dataset == OWN_DATA:
+        raise BadInput(
+            f"cannot measure {document.id} again: its model {document.settings.model!r} is known only to the Julia"
+            " session that measured it: call bench there again"
+        )
 
 
 def for_layers(study: Study, configurations: Sequence[Result]) -> Study | None:

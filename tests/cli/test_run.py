@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from polybench.planning.study_file import REFERENCES
+from polybench.planning.suggested_commands import OWN_DATA
 from polybench.schema.study import from_json
+from polybench.storage.store import results_folder
 from tests.cli.conftest import Run
 from tests.commands import invoke, printed, printed_json, refused
 from tests.scripts.test_plain import folder
@@ -118,3 +121,21 @@ def test_dry_run_prints_the_points_of_a_sweep(study: Path) -> None:
     planned = invoke("run", study, "--dry-run")
     assert planned.stdout == 2 * "fake/cpu\nfake+slow/cpu\n"
     assert "batch size 16:\nlenet, batch 16, fp32" in planned.stderr
+
+
+def test_a_study_of_a_julia_users_model_is_not_measured_again(study: Path) -> None:
+    printed("run", study.name)
+    (file,) = results_folder(None).glob("*.json")
+    saved = json.loads(file.read_text())
+    saved["settings"] |= {"model": "my chain", "dataset": OWN_DATA}
+    file.write_text(json.dumps(saved))
+    for command in ("run", "explain"):
+        assert "'my chain' is known only to the Julia session that measured it: call bench there" in refused(
+            command, "last"
+        )
+    assert "my chain" in printed("show", "last")
+
+
+def test_julia_names_own_data_as_python_does() -> None:
+    document = Path(__file__).parents[2] / "julia/src/document.jl"
+    assert f'const OWN_DATA = "{OWN_DATA}"\n' in document.read_text("utf-8")

@@ -19,9 +19,12 @@ from polybench.engines.flux.julia.discovery import Julia, check, find, package_f
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 from polybench.networks.lenet import LENET
+from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Study
-from polybench.schema.study import from_json
+from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import mean_step
+from polybench.storage.store import Store
+from tests.commands import printed, printed_json, refused
 
 
 def complete_julia() -> Julia:
@@ -70,9 +73,7 @@ def test_aqua_finds_no_problem(julia_tests: JuliaTests) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_python_reads_studies_from_julia(julia_tests: JuliaTests) -> None:
-    (file,) = julia_tests.studies.iterdir()
-    study = from_json(file.read_bytes())
-    assert study.id == file.stem
+    study = read(julia_tests, "lenet")
     settings = study.settings
     assert settings.weights_sha256 == weights_sha256(initial_weights(LENET, 0))
     assert settings.batches_sha256 == order_sha256(epoch_order(50_000, 8, 0, 0))
@@ -94,9 +95,38 @@ def test_python_reads_studies_from_julia(julia_tests: JuliaTests) -> None:
     # The study can be repeated and shown.
     again = msgspec.convert(tomllib.loads(study.study), Study)
     assert (again.model, again.batch_size, again.processes) == ("lenet", 8, 1)
-    shown = CliRunner().invoke(app, ["show", "last", "--results", str(julia_tests.studies)])
+    shown = CliRunner().invoke(app, ["show", study.id, "--results", str(julia_tests.studies)])
     assert shown.exit_code == 0, shown.output
     assert "flux/cpu" in shown.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_python_reads_studies_of_models_of_julia_users(
+    julia_tests: JuliaTests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYBENCH_RESULTS", str(julia_tests.studies))
+    study = read(julia_tests, "small")
+    assert (study.settings.parameters, study.settings.batch_size, study.settings.rounds_per_process) == (117, 4, 2)
+    assert study.settings.optimizer == Optimizer("sgd", 0.01)
+    (result,) = study.results
+    assert len(result.nested_step_times[0]) == 2
+    assert result.epoch_seconds is None
+    printed("report", study.id, "-o", tmp_path / "report.html")
+    shown = printed("show", study.id)
+    assert shown.startswith("small (117 parameters) on own data, batch 4, fp32, 2 threads")
+    (row,) = printed_json("diff", study.id, study.id)["rows"]
+    assert (row["ratio"], row["verdict"]) == (1.0, "inconclusive")
+    (other,) = printed_json("diff", study.id, read(julia_tests, "lenet").id)["rows"]
+    assert (other["verdict"], other["reason"]) == ("not comparable", "different model: small in A, lenet in B")
+    assert "its model 'small' is known only to the Julia session that measured it" in refused("run", study.id)
+
+
+def read(julia_tests: JuliaTests, model: str) -> StudyDocument:
+    """Return the study of this model that the tests in Julia saved; its file has the name of its ID."""
+    store = Store(julia_tests.studies)
+    studies = [store.load(file.stem) for file in julia_tests.studies.glob("*.json")]
+    return next(study for study in studies if study.settings.model == model)
 
 
 def median_of_rounds(rounds: list[list[float]]) -> float:
