@@ -18,6 +18,19 @@ Return the speed-up over the baseline, with Welch's interval over rounds.
 The interval treats all rounds as independent, but rounds of one process are not: it does not cover differences between
 processes, or the time between the two measurements. So the result is not a verdict. `polybench compare` measures fresh
 processes in interleaved rounds, and checks that both compute the same.
+
+Returns a `Comparison`; its `speedup` is above 1 if `trial` is faster, and `ci95` is `nothing` for trials of a single round.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> PolyBench.compare(trial, trial).speedup
+1.0
+```
 """
 function compare(trial::Trial, baseline::Trial)
     logs, baseline_logs = map(one -> map(log ∘ median, one.rounds), (trial, baseline))
@@ -78,7 +91,18 @@ end
     ratio(target, baseline)
 
 Return each number of the target divided by that of the baseline, as in BenchmarkTools: a time below 1 is faster. Of trials, those of
-their medians.
+their medians. Returns a `Ratio` with the fields `time`, `gctime`, `memory` and `allocs`.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> PolyBench.ratio(trial, trial)
+Ratio(time +0.0%, memory +0.0%)
+```
 """
 ratio(target::Estimate, baseline::Estimate) =
     Ratio((quotient(getfield(target, name), getfield(baseline, name)) for name in fieldnames(Ratio))...)
@@ -97,7 +121,18 @@ end
     judge(target, baseline; time_tolerance = 0.05, memory_tolerance = 0.01)
 
 Classify the ratios as BenchmarkTools does: `:invariant` within the tolerance. Both measurements come from a single process each, so
-this is no verdict on the code: see `compare`.
+this is not a verdict on the code: see `compare`. Takes two trials or two estimates, and returns a `Judgement` with the fields `ratio`, `time` and `memory`.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
+
+julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
+
+julia> PolyBench.judge(trial, trial).time
+:invariant
+```
 """
 function judge(target, baseline; time_tolerance::Real = 0.05, memory_tolerance::Real = 0.01)
     found = ratio(target, baseline)

@@ -18,7 +18,17 @@ const OPERATIONS = ("forward", "activation", "input gradient", "weight gradient"
     layers(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 10, blas_threads, malloc)
 
 Time each layer of one of polybench's networks; a residual block counts as one layer. `polybench layers` also times the layers
-inside of blocks, reports unattributed time, and compares engines.
+inside of blocks, reports unattributed time, and compares engines. The options are those of `bench`. Returns `LayerTimes`, whose
+`rows` have the seconds of each operation.
+
+```jldoctest
+julia> using PolyBench
+
+julia> times = PolyBench.layers(:lenet; batch = 4, rounds = 2);
+
+julia> times.rows[1].layer, sum(times) > 0
+("1 Conv 5x5, 3 => 16", true)
+```
 """
 function layers(
         name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, data::AbstractString = "synthetic",
@@ -39,6 +49,19 @@ end
     layers(chain, x; rounds = 10, title, blas_threads, malloc)
 
 Time each layer of a copy of your own chain with the input `x`. The gradient of `x` is not timed, because training does not need it.
+Returns `LayerTimes`.
+
+```jldoctest
+julia> using Flux, PolyBench
+
+julia> times = PolyBench.layers(Chain(Dense(4 => 3), Dense(3 => 2)), ones(Float32, 4, 8));
+
+julia> sort!(collect(keys(times.rows[2].operations)))
+3-element Vector{String}:
+ "forward"
+ "input gradient"
+ "weight gradient"
+```
 """
 function layers(
         chain::Chain, x; rounds::Int = 10, device::AbstractString = "cpu", title::AbstractString = "a chain",

@@ -19,7 +19,20 @@ end
 """
     model_names()
 
-List the names of networks for `model`: `lenet`, `resnet32`, ...
+List the names of networks for `bench` and `model`.
+
+```jldoctest
+julia> using PolyBench
+
+julia> model_names()
+6-element Vector{String}:
+ "catdog-2"
+ "dlframeworks-cnn"
+ "keras-cnn"
+ "lenet"
+ "resnet32"
+ "small-vgg"
+```
 """
 model_names() = sort!([first(splitext(file)) for file in readdir(MODELS) if endswith(file, ".toml")])
 

@@ -269,6 +269,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     include("step_modes.jl")
     include("standalone.jl")
     include("clock.jl")
+    include("doctests.jl")
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()
