@@ -135,9 +135,10 @@ def own_environment(julia: Julia, folder: Path | None = None) -> Julia:
     project's manifest; it has no packages of its own. Julia also caches compiled code by project, so checkouts do
     not replace each other's.
 
-    `julia` passed `check`. By default, `folder` is a cache folder that depends on project and package.
+    `julia` passed `check`. By default, the project is kept if it is already such an environment; otherwise `folder` is
+    a cache folder that depends on project and package.
     """
-    if manifest(julia).get(NAME) == _entry():
+    if folder is None and manifest(julia).get(NAME) == _entry():
         return julia  # is already such an environment
     folder = folder or environments_folder() / _key(julia)
     try:

@@ -118,6 +118,8 @@ def test_own_environment_has_this_package_and_all_others(
     own = own_environment(julia, tmp_path / "own")
     assert own == julia._replace(project=str(tmp_path / "own"))
     assert own_environment(own) is own
+    copy = own_environment(own, tmp_path / "copy")  # of a version, to which Pkg adds a checkout
+    assert installed(copy) == installed(own)
     check(own)
     assert installed(own).keys() == {*installed(julia), NAME}
     entries = tomllib.loads((tmp_path / "own" / "Manifest.toml").read_text())["deps"]
