@@ -258,7 +258,7 @@ class ParityChecker:
             weights = actual.weights if step else request.weights
             expected = self._reference_state(request, conventions, weights, step, folder / f"expected{step}")
             errors = list(timed_errors(workload.precision, step, actual, expected, tolerance, zero_gradients))
-            update.apply(step, actual)
+            update.apply(step, actual, expected)
             loss = engine.request(calls.run_steps(step, 1), request.timeout)
             errors.append(loss_error("loss in training", step, loss, expected.loss, tolerance["loss"]))
             actual = _snapshot(engine, request, folder / "timed", next_step)
@@ -269,7 +269,9 @@ class ParityChecker:
             if workload.precision == "fp32" and not all(error.passed for error in errors):
                 rounding = conventions.rounded_to_float32()
                 rounded = self._reference_state(request, rounding, weights, step, folder / f"rounded{step}")
-                errors = allow_for_rounding(errors, float32_errors(step, rounded, expected, zero_gradients))
+                errors = allow_for_rounding(
+                    errors, float32_errors(step, rounded, expected, zero_gradients), update.rounding_errors()
+                )
             tensors += errors
         evaluation = request._replace(epoch=evaluated)
         tensors += self._evaluation_errors(engine, evaluation, actual.weights, folder, tolerance["loss"])

@@ -92,8 +92,14 @@ The mean of a convolution without bias is 0 if batch norm precedes it, as in `mo
 roundoff of the standard deviation. Times the tolerance, the floor is 15 unit roundoffs or more."""
 
 _RUNNING_MEAN = ".running_mean"
-_UPDATED_WEIGHTS, _SCALE = "weights", "scale"
-"""Arrays stored with the optimizer's state: the expected weights, and the minimum scale of their error."""
+_WEIGHTS = "weights"
+"""Array stored with the optimizer's state: the expected weights."""
+
+_OWN, _EXACT = "own", "exact"
+"""Expected weights from the engine's own gradients, and from those of the reference."""
+
+_DIVIDING = ("adam", "adamw", "rmsprop")
+"""Optimizers that divide a gradient by its own size."""
 
 _Pair = tuple[str, NDArray[Any], NDArray[Any]]
 """Name of a tensor, its actual values and its expected values."""
@@ -150,42 +156,62 @@ class ExpectedUpdate:
         self._optimizer = optimizer
         self._folder = folder
         self._tolerance, self._zero_gradients = tolerance, zero_gradients
-        self._before: State | None = None
         self._rates: list[float] = []
+        self._scales: dict[str, float] = {}
         folder.mkdir()
 
-    def apply(self, step: int, state: State) -> None:
-        """Compute the weights that the engine should have after `step`, which starts from `state`."""
-        self._before = state
+    def apply(self, step: int, state: State, exact: State) -> None:
+        """Compute the weights that the engine should have after `step`, which starts from `state`.
+
+        `exact` has the reference's gradients at the same weights.
+        """
         rate = self._optimizer.learning_rate_at(step)
         self._rates.append(rate)
         norm = total_norm(state.gradients)
         rounding = self._tolerance["gradient"] * BENCHMARK_ZERO_FLOOR * norm
         clip = self._optimizer.clip_factor(norm)
         for name, weights, gradient in _pairs(state.weights, state.gradients, self._names):
-            file = self._folder / f"{name}.npz"
-            updated_weights, optimizer_state = apply_update(
-                self._optimizer, rate, weights, clip * gradient, _arrays(file)
-            )
-            update = float(np.linalg.norm(np.ravel(updated_weights - weights)))
+            updated = self._continue(_OWN, name, rate, weights, clip * gradient)
+            update = float(np.linalg.norm(np.ravel(updated - weights)))
             scale = update * _UPDATE_TOLERANCE / self._tolerance["weight"]
             if name in self._zero_gradients:
                 drift = max_drift(self._optimizer, self._rates, rounding, weights.size)
                 scale = max(scale, max(drift) / self._tolerance["weight"])
-            saved: dict[str, Any] = optimizer_state | {_UPDATED_WEIGHTS: updated_weights, _SCALE: np.array(scale)}
-            np.savez(file, **saved)
+            self._scales[name] = max(scale, GRADIENT_FLOOR * norm)
+        if self._optimizer.name in _DIVIDING:
+            clip = self._optimizer.clip_factor(total_norm(exact.gradients))
+            for name, weights, gradient in _pairs(state.weights, exact.gradients, self._names):
+                self._continue(_EXACT, name, rate, weights, clip * gradient)
+
+    def _continue(self, kind: str, name: str, rate: float, weights: NDArray[Any], gradient: NDArray[Any]) -> Any:
+        """Apply the formula with the stored state of the optimizer; store and return the weights."""
+        file = self._folder / f"{name}.{kind}.npz"
+        updated, state = apply_update(self._optimizer, rate, weights, gradient, _arrays(file))
+        saved: dict[str, Any] = state | {_WEIGHTS: updated}
+        np.savez(file, **saved)
+        return updated
+
+    def _weights(self, kind: str, name: str) -> Any:
+        return _arrays(self._folder / f"{name}.{kind}.npz")[_WEIGHTS]
 
     def errors(self, step: int, weights: Path) -> Iterator[TensorComparison]:
         """Compare the engine's weights at the start of `step` with the expected ones."""
-        assert self._before is not None
         kind: ComparisonKind = "schedule" if step - 1 in self._optimizer.changes else "weight"
-        floor = GRADIENT_FLOOR * total_norm(self._before.gradients)
-        for name, actual, _ in _pairs(weights, self._before.gradients, self._names):
-            with np.load(self._folder / f"{name}.npz") as file:
-                min_scale = max(floor, float(file[_SCALE]))
-                yield _error(
-                    "timed", name, step, kind, actual, file[_UPDATED_WEIGHTS], min_scale, self._tolerance["weight"]
-                )
+        for name, actual, _ in _pairs(weights, weights, self._names):
+            expected = self._weights(_OWN, name)
+            yield _error("timed", name, step, kind, actual, expected, self._scales[name], self._tolerance["weight"])
+
+    def rounding_errors(self) -> dict[str, float]:
+        """Return the relative errors of the weights that the rounding of the engine's gradients causes.
+
+        Only Adam and RMSprop magnify it: they divide a gradient by its own size, and turn the rounding of a value that
+        is almost 0 into a full update. A step and a snapshot differ by about as much as either is off.
+        """
+        return {
+            name: _relative_error(self._weights(_EXACT, name), self._weights(_OWN, name), scale)
+            for name, scale in self._scales.items()
+            if self._optimizer.name in _DIVIDING
+        }
 
 
 def float64_errors(
@@ -275,19 +301,21 @@ def float32_errors(
 
 
 def allow_for_rounding(
-    comparisons: Iterable[TensorComparison], errors: Mapping[str, float | None]
+    comparisons: Iterable[TensorComparison], errors: Mapping[str, float | None], update_errors: Mapping[str, float]
 ) -> list[TensorComparison]:
-    """Widen the tolerance of what float32 itself moves by more; `errors` are those of `float32_errors`.
+    """Widen the tolerance of what float32 itself moves by more.
+
+    `errors` are those of `float32_errors`, `update_errors` those of `ExpectedUpdate.rounding_errors`.
 
     In `mobile-cifar`, the gradient of a scale between two batch norms is almost zero, because the second one divides by
-    it again. What is left of it is a cancelling sum. Updates are not widened: they come from the engine's own gradient.
+    it again. What is left of it is a cancelling sum.
     """
-    return [
-        msgspec.structs.replace(one, tolerance=max(one.tolerance, ROUNDING_FACTOR * (errors.get(one.name) or 0.0)))
-        if one.kind in ("loss", "gradient", "size", "statistic")
-        else one
-        for one in comparisons
-    ]
+
+    def allowed(one: TensorComparison) -> float:
+        relevant = update_errors if one.kind in ("weight", "schedule") else errors
+        return max(one.tolerance, ROUNDING_FACTOR * (relevant.get(one.name) or 0.0))
+
+    return [msgspec.structs.replace(one, tolerance=allowed(one)) for one in comparisons]
 
 
 def _whole_gradient(step: int, kind: ComparisonKind, error: float, tolerance: Mapping[str, float]) -> TensorComparison:
