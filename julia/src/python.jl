@@ -5,9 +5,10 @@ call (of images: as long as the batches live). The shapes follow from the layer 
 module Python
 
 using ..PolyBench:
-    ADAM_BETAS, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, StepMode, Trainer, TrainingState, batches, canonical, canonical_size,
+    ADAM_BETAS, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
     convert_layout, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
-    needs_conversion, records, step_operations, tensor_shapes, tensors, to_device, with_fixed_masks
+    needs_conversion, records, resolve_path, step_operations, tensor_shapes, tensors, to_device, user_program_step!, variables,
+    with_fixed_masks
 import ..PolyBench
 
 """
@@ -199,5 +200,41 @@ end
 Write the last logits of a forward pass, (batch, label_shape..., classes) in C order, to this address.
 """
 fill_logits!(address::Int, trainer::Trainer) = write_to(address, Array(trainer.logits))
+
+"""
+    read_variables!(addresses, program)
+
+Write the arrays of a user's program to these addresses, in the order of its names.
+"""
+read_variables!(addresses::Tuple{Vararg{Int}}, program::UserProgram) =
+    foreach((address, array) -> write_to(address, Array{Float64}(array)), addresses, variables(program))
+
+"""
+    assign_variables!(program, addresses)
+
+Replace the arrays of a user's program.
+"""
+assign_variables!(program::UserProgram, addresses::Tuple{Vararg{Int}}) =
+    foreach((array, address) -> copyto!(array, wrap_array(Float64, address, size(array))), variables(program), addresses)
+
+"""
+    train_program!(addresses, program, x, shape, tokens, labels, label_shape, paths, masks, mask_shapes)
+
+Write the gradients of a batch to these addresses, and return the loss. Inputs are float64 or, with `tokens`, int32; shapes are in
+this order. `paths` lead to the dropout layers of the `masks`.
+"""
+function train_program!(
+        addresses::Tuple{Vararg{Int}}, program::UserProgram, x::Int, shape::Tuple{Vararg{Int}}, tokens::Bool, labels::Int,
+        label_shape::Tuple{Vararg{Int}}, paths, masks::Tuple{Vararg{Int}}, mask_shapes,
+    )
+    for (path, mask, mask_shape) in zip(paths, masks, mask_shapes)
+        keys = Any[something(tryparse(Int, part), Symbol(part)) for part in split(String(path), '.')]
+        resolve_path(program.model, keys).mask = copy(wrap_array(Float64, mask, reverse(mask_shape)))
+    end
+    input = tokens ? wrap_array(Int32, x, reverse(shape)) .+ 1 : wrap_array(Float64, x, reverse(shape))
+    loss, gradients = user_program_step!(program, input, wrap_array(Int64, labels, reverse(label_shape)))
+    foreach(write_to, addresses, gradients)
+    return loss
+end
 
 end

@@ -266,6 +266,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
     include("operations.jl")
     include("transformers.jl")
+    include("import.jl")
     include("step_modes.jl")
     include("standalone.jl")
     include("clock.jl")

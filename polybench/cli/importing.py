@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def import_model(
     model: Annotated[
-        str, typer.Argument(metavar="FILE:NAME", help="Python file, and the model, class or function in it.")
+        str, typer.Argument(metavar="FILE:NAME", help="Python or Julia file, and the model, class or function in it.")
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Network file to write; its weights get the suffix .npz.")
@@ -37,7 +37,7 @@ def import_model(
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Limit for running the file, in seconds.")] = 600.0,
     format: TableFormat = "table",
 ) -> None:
-    """Turn a model written for PyTorch or Keras into a network file with its weights, and prove it.
+    """Turn a model written for PyTorch, Keras or Flux into a network file with its weights, and prove it.
 
     The file runs in a separate process: import only files that you trust. A class or function is called without
     arguments. The proof trains the original program and the network for three steps in float64, from equal weights and
@@ -58,8 +58,8 @@ def _import(file: Path, name: str, shape: Shape | None, output: Path, timeout: f
     from polybench.importer import WEIGHTS, run_import
     from polybench.runner.scratch import scratch_folder
 
-    if not is_file(file) or file.suffix != ".py":
-        raise BadInput(f"{file}: expected a Python file")
+    if not is_file(file) or file.suffix not in (".py", ".jl"):
+        raise BadInput(f"{file}: expected a Python or a Julia file")
     if not output.resolve().parent.is_dir():
         raise BadInput(f"--output {output}: no such folder: create it first")
     echo(f"running {file} in a separate process, for at most {timeout:g} s", err=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from polybench.errors import BadInput, ConfigurationFailed
+from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
 from polybench.networks.layers import Shape
 from polybench.networks.model import Model
 from polybench.networks.network_file import network_of, network_toml
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from polybench.importer.graph import Translation
     from polybench.importer.proof import Program
 
-RESULT, WEIGHTS, ERROR = "document.json", "weights.npz", "error.txt"
+RESULT, WEIGHTS, ERROR, UNAVAILABLE = "document.json", "weights.npz", "error.txt", "unavailable.json"
 """Files of the process that runs the user's file."""
 
 _LOG_LINES = 5
@@ -48,7 +48,10 @@ def run_import(file: Path, name: str, input_shape: Shape | None, folder: Path, t
     Raises:
         BadInput: the file or the model cannot be imported.
         ConfigurationFailed: the process crashed, or did not end within `timeout` seconds.
+        EngineUnavailable: it is a Julia file, and Flux is not installed.
     """
+    if file.suffix == ".jl" and input_shape is None:
+        raise _no_shape(name)
     request = ImportRequest(str(file.resolve()), name, input_shape, str(folder))
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
@@ -66,6 +69,8 @@ def run_import(file: Path, name: str, input_shape: Shape | None, folder: Path, t
             process.wait()
         if (folder / ERROR).exists():
             raise BadInput((folder / ERROR).read_text("utf-8"))
+        if (folder / UNAVAILABLE).exists():
+            raise EngineUnavailable(*msgspec.json.decode((folder / UNAVAILABLE).read_bytes()))
         if not (folder / RESULT).exists():
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()[-_LOG_LINES:]
@@ -118,7 +123,7 @@ def translate_model(
     document = ImportDocument(
         program=f"{file.name}:{name}" if file else name,
         framework=framework,
-        versions={package: importlib.metadata.version(package) for package in (framework,)},
+        versions=model.versions if framework == "flux" else {framework: importlib.metadata.version(framework)},
         network=network_toml(network),
         model=network.name,
         parameters=network.parameters(),
@@ -131,13 +136,22 @@ def translate_model(
 
 def _open(model: Any, input_shape: Shape | None, file: Path | None, name: str) -> tuple[Translation, Program]:
     """Translate the model, and open it for training in float64."""
-    if _framework(model) == "torch":
+    framework = _framework(model)
+    if framework != "keras" and input_shape is None:
+        raise _no_shape(name)
+    if framework == "flux":
+        from polybench.importer.flux_graph import translate as translate_flux
+        from polybench.importer.flux_program import FluxProgram
+
+        assert input_shape is not None
+        chain = translate_flux(model, input_shape, name)
+        return chain.translation, FluxProgram(model, chain)
+    if framework == "torch":
         from polybench.importer.torch_graph import translate
         from polybench.importer.torch_operations import OPERATIONS
         from polybench.importer.torch_program import TorchProgram
 
-        if input_shape is None:
-            raise BadInput(f"{name} has no input shape: use --input, for example --input 3x32x32")
+        assert input_shape is not None
         translation = translate(model, input_shape, file, OPERATIONS)
         return translation, TorchProgram(model, returns_probabilities=translation.returns_probabilities)
     from polybench.importer.keras_graph import translate as translate_keras
@@ -147,10 +161,19 @@ def _open(model: Any, input_shape: Shape | None, file: Path | None, name: str) -
     return translated.translation, KerasProgram(model, translated)
 
 
+def _no_shape(name: str) -> BadInput:
+    return BadInput(f"{name} has no input shape: use --input, for example --input 3x32x32")
+
+
 def _framework(model: Any) -> str:
     """Return the framework of a model, without importing any."""
-    for framework, kind in (("keras", "Model"), ("torch", "nn.Module")):
-        found: Any = sys.modules.get(framework)
+    kinds = (
+        ("flux", "polybench.importer.flux_graph", "FluxModel"),
+        ("keras", "keras", "Model"),
+        ("torch", "torch", "nn.Module"),
+    )
+    for framework, module, kind in kinds:
+        found: Any = sys.modules.get(module)
         for part in kind.split("."):
             found = getattr(found, part, None)
         if found is not None and isinstance(model, found):

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from polybench.errors import BadInput
-from polybench.importer import ERROR, RESULT, WEIGHTS, ImportRequest, translate_model
+from polybench.errors import BadInput, EngineUnavailable
+from polybench.importer import ERROR, RESULT, UNAVAILABLE, WEIGHTS, ImportRequest, translate_model
 
 
 def main(request: ImportRequest) -> None:
@@ -28,6 +28,9 @@ def main(request: ImportRequest) -> None:
     except BadInput as error:
         (folder / ERROR).write_text(str(error), "utf-8")
         return
+    except EngineUnavailable as error:
+        (folder / UNAVAILABLE).write_bytes(msgspec.json.encode([error.reason, error.hint]))
+        return
     arrays: dict[str, Any] = dict(weights)
     np.savez(folder / WEIGHTS, **arrays)
     (folder / RESULT).write_bytes(msgspec.json.encode(document))
@@ -35,6 +38,10 @@ def main(request: ImportRequest) -> None:
 
 def _load(file: Path, name: str) -> Any:
     """Run the user's file; return the model of this name, or the result of calling it without arguments."""
+    if file.suffix == ".jl":
+        from polybench.importer.flux_graph import FluxModel
+
+        return FluxModel(file, name)
     sys.path.insert(0, str(file.parent))
     specification = importlib.util.spec_from_file_location(file.stem, file)
     assert specification is not None

@@ -1,0 +1,473 @@
+# Translates a user's chain into layer records, and trains the chain in float64 to prove them. ADD A LAYER: a method of `layer_record`.
+#
+# An input flows through the chain. Flux's layers become records by their fields; the user's own functions and structs by what they
+# compute, because nobody can read them. `polybench/importer/flux_graph.py` builds the network.
+
+const CLOSE = 1.0e-9
+
+"""
+    load_user_model(file, name)
+
+Run a user's file in a module of its own, and return the model of this name, or the result of calling it without arguments.
+"""
+function load_user_model(file::AbstractString, name::AbstractString)
+    space = Core.eval(Main, :(module $(gensym(:UserModel)) end))
+    try
+        Base.include(space, file)
+    catch error
+        error isa LoadError || rethrow()
+        refuse("$(basename(error.file)):$(error.line)", first_line(error.error))
+    end
+    isdefined(space, Symbol(name)) || refuse(basename(file), "no $name: expected a Chain, or a function that returns one")
+    value = getfield(space, Symbol(name))
+    value isa Union{Function, Type} || return value
+    try
+        return Base.invokelatest(value)
+    catch error
+        frames = filter(frame -> string(frame.file) == file, stacktrace(catch_backtrace()))
+        refuse(isempty(frames) ? basename(file) : "$(basename(file)):$(first(frames).line)", first_line(error))
+    end
+end
+
+refuse(place, problem) = throw(ArgumentError("$place: $problem"))
+
+"""
+    describe_user_model(model, shape, tokens)
+
+Return the layers of a chain as JSON: for each layer its record without a name, the user's name for it, the operation and its place, and
+for each tensor the variable and if its layout needs a conversion; a sum has `branches`. `shape` is that of one input in Julia's
+order; `tokens` are numbers from 1.
+"""
+function describe_user_model(model, shape::Tuple{Vararg{Int}}, tokens::Bool)
+    copied, names, entries = read_user_model(model, shape, tokens)
+    trained = Dict(names[array] => length(array) for array in Flux.trainables(copied))
+    return JSON.json(Dict("layers" => entries, "trained" => trained))
+end
+
+"Return a float64 copy of a chain for inference, the names of its arrays, and the entries of its layers."
+function read_user_model(model, shape, tokens)
+    model isa Chain || refuse("the model is a $(nameof(typeof(model)))", "expected a Chain of Flux")
+    copied = Flux.testmode!(Flux.f64(deepcopy(model)))
+    walk, entries = UserModelWalk(variable_names(copied), Random.Xoshiro(0)), Dict{String, Any}[]
+    translate!(walk, entries, copied, random_input(walk.random, shape, tokens), Union{Symbol, Int}[])
+    return copied, walk.names, entries
+end
+
+random_input(random, shape, tokens) = tokens ? ones(Int, shape..., 2) : randn(random, shape..., 2)
+
+struct UserModelWalk
+    "The name of each array; that of a tied weight is the first one."
+    names::IdDict{AbstractArray, String}
+    random::Random.Xoshiro
+end
+
+function variable_names(model)
+    names = IdDict{AbstractArray, String}()
+    foreach(((name, array),) -> get!(names, array, name), named_arrays(Flux.state(model)))
+    return names
+end
+
+"""
+    translate!(walk, entries, layer, x, path)
+
+Add the entries of a layer that gets `x`, and return its output.
+"""
+function translate!(walk::UserModelWalk, entries, chain::Chain, x, path)
+    for key in keys(chain.layers)
+        x = translate!(walk, entries, chain.layers[key], x, [path; :layers; key])
+    end
+    return x
+end
+
+function translate!(walk::UserModelWalk, entries, block::Union{SkipConnection, Parallel}, x, path)
+    layers = block isa Parallel ? block.layers : (block.layers,)
+    block.connection === (+) && length(layers) <= 2 ||
+        refuse(place(path), "$(nameof(typeof(block))): expected a sum of two branches, with the connection +")
+    branches = map(collect(keys(layers))) do key
+        branch = Dict{String, Any}[]
+        here = block isa Parallel ? [path; :layers; key] : [path; :layers]
+        translate!(walk, branch, layers[key], x, here)
+        branch
+    end
+    length(branches) == 1 && push!(branches, Dict{String, Any}[])
+    push!(entries, Dict("operation" => string(nameof(typeof(block))), "place" => place(path), "branches" => branches))
+    return block(x)
+end
+
+const ImportedLayer = Union{
+    BatchNorm, Conv, Dense, Dropout, Embedding, Flux.AdaptiveMeanPool, Flux.GroupNorm, Flux.LayerNorm, GlobalMeanPool, LSTM, MaxPool,
+    MeanPool,
+}
+
+function translate!(walk::UserModelWalk, entries, layer::ImportedLayer, x, path)
+    operation = string(nameof(typeof(layer)))
+    y = try
+        layer(x)
+    catch error
+        refuse(place(path), "$operation: an input of size $(size(x)[1:(end - 1)]) does not fit: $(first_line(error))")
+    end
+    try
+        push!(entries, entry(walk, layer_record(layer), operation, place(path), user_name(path), layer))
+        for activation in activation_records(activation_function(layer))
+            push!(entries, entry(walk, activation, operation, place(path)))
+        end
+    catch error
+        error isa ArgumentError || rethrow()
+        refuse(place(path), "$operation: $(error.msg)")
+    end
+    return y
+end
+
+"Return the entry of a layer, whose tensors `layer` has."
+function entry(walk::UserModelWalk, record, operation, where, name = "", layer = nothing)
+    tensors = is_table(record) ? Dict("weight" => (walk.names[layer.tensor], false)) : Dict(
+        spec.name => (walk.names[resolve_path(layer, spec.field)], spec.needs_conversion) for spec in tensor_specs(record)
+    )
+    return Dict("record" => record, "operation" => operation, "place" => where, "name" => name, "tensors" => tensors)
+end
+
+place(path) = join(path, '.')
+"The name of a layer in a chain with names."
+user_name(path) = last(path) isa Symbol && last(path) !== :layers ? string(last(path)) : ""
+first_line(error) = first(split(sprint(showerror, error), '\n'))
+
+function one_value(what, values)
+    allequal(values) || throw(ArgumentError("$what $values: expected the same for all sides"))
+    return first(values)
+end
+
+expect(condition, problem) = condition || throw(ArgumentError(problem))
+
+"A number of type Float32 as it was written: 0.1 for 0.1f0."
+as_written(number::Real) = parse(Float64, string(number))
+
+function layer_record(layer::Conv)
+    expect(all(==(1), layer.dilation), "dilation $(layer.dilation): expected 1")
+    return Dict(
+        "type" => "conv", "inputs" => size(layer.weight, 3) * layer.groups, "outputs" => size(layer.weight, 4),
+        "kernel" => one_value("kernel", size(layer.weight)[1:2]), "stride" => one_value("stride", layer.stride),
+        "padding" => one_value("pad", layer.pad), "bias" => layer.bias !== false, "groups" => layer.groups,
+    )
+end
+
+layer_record(layer::Dense) = Dict(
+    "type" => "dense", "inputs" => size(layer.weight, 2), "outputs" => size(layer.weight, 1), "bias" => layer.bias !== false,
+)
+
+function layer_record(layer::Union{MaxPool, MeanPool})
+    expect(all(==(0), layer.pad), "pad $(layer.pad): expected 0")
+    type = layer isa MaxPool ? "max_pool" : "average_pool"
+    return Dict("type" => type, "size" => one_value("window", layer.k), "stride" => one_value("stride", layer.stride))
+end
+
+layer_record(::GlobalMeanPool) = Dict("type" => "global_average_pool")
+
+function layer_record(layer::Flux.AdaptiveMeanPool)
+    expect(all(==(1), layer.out), "output size $(layer.out): expected (1, 1)")
+    return Dict("type" => "global_average_pool")
+end
+
+function layer_record(layer::BatchNorm)
+    expect(layer.affine && layer.track_stats, "expected affine = true and track_stats = true")
+    return Dict(
+        "type" => "batch_norm", "channels" => layer.chs, "epsilon" => as_written(layer.ϵ), "momentum" => as_written(layer.momentum),
+    )
+end
+
+function layer_record(layer::Flux.LayerNorm)
+    expect(layer.affine && length(layer.size) == 1, "expected affine = true and one size")
+    # Flux adds the square of its epsilon to the variance; see `layer(::Val{:layer_norm})`.
+    return Dict(
+        "type" => "layer_norm", "features" => only(layer.size), "epsilon" => as_written(layer.ϵ)^2, "bias" => layer.diag.bias !== false,
+    )
+end
+
+function layer_record(layer::Flux.GroupNorm)
+    expect(layer.affine && !layer.track_stats, "expected affine = true and track_stats = false")
+    return Dict("type" => "group_norm", "channels" => layer.chs, "groups" => layer.G, "epsilon" => as_written(layer.ϵ))
+end
+
+function layer_record(layer::Dropout)
+    expect(layer.dims === (:), "dims $(layer.dims): expected :")
+    return Dict("type" => "dropout", "rate" => as_written(layer.p))
+end
+
+layer_record(layer::Embedding) =
+    Dict("type" => "embedding", "vocabulary" => size(layer.weight, 2), "features" => size(layer.weight, 1))
+
+function layer_record(layer::LSTM)
+    expect(layer.cell.bias !== false, "bias = false: expected a bias")
+    return Dict(
+        "type" => "lstm", "inputs" => size(layer.cell.Wi, 2), "units" => size(layer.cell.Wh, 2), "bidirectional" => false,
+        "sequence" => true,
+    )
+end
+
+function layer_record(attention::MultiHeadAttention, causal::Bool)
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
+    expect(allequal(map(one -> size(one.weight), projections)), "expected projections of one size, with as many outputs as inputs")
+    expect(allequal(map(one -> one.bias === false, projections)), "expected biases in all projections, or in none")
+    expect(attention.attn_drop isa Dropout ? iszero(attention.attn_drop.p) : true, "dropout_prob: expected 0")
+    return Dict(
+        "type" => "attention", "features" => size(attention.q_proj.weight, 1), "heads" => attention.nheads, "causal" => causal,
+        "bias" => attention.q_proj.bias !== false,
+    )
+end
+
+activation_function(layer::Union{Conv, Dense}) = layer.σ
+activation_function(layer::Union{BatchNorm, Flux.GroupNorm, Flux.LayerNorm}) = layer.λ
+activation_function(_) = identity
+
+const ACTIVATIONS = (
+    Dict("type" => "relu"), Dict("type" => "relu6"), Dict("type" => "silu"), Dict("type" => "gelu"),
+    Dict("type" => "gelu", "approximate" => "tanh"),
+)
+
+"Return the records of a function of one number, which is recognized by its values."
+function activation_records(activation)
+    x = collect(-9.0:0.125:9.0)
+    y = activation.(x)
+    y == x && return ()
+    for record in ACTIVATIONS
+        isapprox(activation_of(record).(x), y; rtol = CLOSE) && return (record,)
+    end
+    throw(ArgumentError("activation $activation: expected identity, relu, relu6, swish or gelu"))
+end
+
+# The user's own function or struct.
+function translate!(walk::UserModelWalk, entries, layer, x, path)
+    operation, where = described(layer, path)
+    # Numbers of all sizes: behind another relu, relu changes nothing, and relu6 is relu below 6.
+    x = eltype(x) <: Integer ? x : reshape(Random.shuffle(walk.random, range(-9.0, 9.0; length = length(x))), size(x))
+    y = try
+        layer(x)
+    catch error
+        refuse(where, "$operation: an input of size $(size(x)[1:(end - 1)]) does not fit: $(first_line(error))")
+    end
+    found = try
+        computations(entries, layer, x)
+    catch error
+        error isa ArgumentError || rethrow()
+        refuse(where, "$operation: $(error.msg)")
+    end
+    for (record, compute, change) in found
+        z = try
+            compute(x)
+        catch
+            continue
+        end
+        y isa AbstractArray && size(y) == size(z) && isapprox(y, z; rtol = CLOSE) || continue
+        isnothing(record) || push!(entries, entry(walk, record, operation, where, "", change))
+        isnothing(record) && change !== nothing && change()
+        return y
+    end
+    return refuse(where, "$operation: no layer computes this: docs/networks.md lists the layers that exist")
+end
+
+function described(layer::Function, path)
+    name, method = string(nameof(layer)), first(methods(layer))
+    return startswith(name, '#') ? "anonymous function" : name, "$(basename(string(method.file))):$(method.line)"
+end
+described(layer, path) = string(nameof(typeof(layer))), place(path)
+
+"""
+    computations(entries, layer, x)
+
+Return what a function or struct of the user could be, the most likely first: a record or nothing, the function of `x` that it is,
+and for a record with tensors the layer that has them, or for none a change of the entries before it.
+"""
+function computations(entries, layer, x)
+    last_record = isempty(entries) ? Dict{String, Any}() : get(last(entries), "record", Dict{String, Any}())
+    last_type = get(last_record, "type", "")
+    found = Tuple{Any, Any, Any}[(nothing, identity, nothing)]
+    for record in ACTIVATIONS
+        push!(found, (record, x -> activation_of(record).(x), nothing))
+    end
+    push!(found, (last_type == "global_average_pool" ? nothing : Dict("type" => "flatten"), Flux.flatten, nothing))
+    push!(found, (nothing, x -> Flux.softmax(x; dims = 1), () -> push!(entries, Dict("softmax" => true))))
+    if ndims(x) == 4
+        average = Dict("type" => "global_average_pool")
+        push!(found, (average, x -> mean(x; dims = (1, 2)), nothing), (average, x -> dropdims(mean(x; dims = (1, 2)); dims = (1, 2)), nothing))
+        last_type == "conv" && push!(found, (nothing, to_sequence, () -> make_patches!(last(entries))))
+    elseif ndims(x) == 3
+        push!(found, (Dict("type" => "mean_over_time"), mean_over_time, nothing), (Dict("type" => "first_position"), first_position, nothing))
+        last_type == "lstm" && push!(found, (nothing, last_output, () -> (last_record["sequence"] = false)))
+    end
+    return append!(found, with_fields(layer, [getfield(layer, name) for name in fieldnames(typeof(layer))]))
+end
+
+"Return what a struct or a function with a layer or an array in it could be."
+function with_fields(layer, fields)
+    attentions = [field for field in fields if field isa MultiHeadAttention]
+    arrays = [field for field in fields if field isa AbstractArray{<:Real}]
+    if length(attentions) == 1
+        attention = only(attentions)
+        return [
+            (layer_record(attention, causal), x -> SelfAttention(attention, causal)(x), SelfAttention(attention, causal)) for
+                causal in (false, true)
+        ]
+    elseif length(arrays) == 1
+        array = only(arrays)
+        features, count = size(array, 1), size(array, 2)
+        return [
+            (Dict("type" => "positions", "length" => count, "features" => features), x -> add_positions(array, x), WithTensor(add_positions, array)),
+            (Dict("type" => "class_token", "features" => features), x -> prepend_token(array, x), WithTensor(prepend_token, array)),
+            (
+                Dict("type" => "dense", "inputs" => features, "outputs" => count, "bias" => false, "table" => true),
+                x -> multiply_table(array, x), WithTensor(multiply_table, array),
+            ),
+        ]
+    end
+    return []
+end
+
+"Turn a convolution whose outputs become a sequence into patches."
+function make_patches!(entry)
+    conv = entry["record"]
+    conv["kernel"] == conv["stride"] && conv["padding"] == 0 && conv["groups"] == 1 ||
+        refuse(entry["place"], "Conv: a sequence of its outputs: expected a stride of the kernel's size, pad 0 and groups 1")
+    entry["record"] = Dict(
+        "type" => "patches", "inputs" => conv["inputs"], "outputs" => conv["outputs"], "size" => conv["kernel"], "bias" => conv["bias"],
+    )
+    return nothing
+end
+
+"""
+A user's chain in float64 and in training, whose dropout has given masks. `names` are those of its arrays, each once.
+"""
+struct UserProgram{M}
+    model::M
+    returns_probabilities::Bool
+    names::Vector{String}
+end
+
+function UserProgram(model, returns_probabilities::Bool)
+    names = sort!(unique(values(variable_names(model))))
+    is_replaced(layer) = layer isa Union{BatchNorm, Dropout, Flux.GroupNorm, Flux.LayerNorm} || Flux.Functors.isleaf(layer)
+    replaced = Flux.fmap(for_float64, deepcopy(model); exclude = is_replaced)
+    return UserProgram(Flux.trainmode!(Flux.f64(replaced)), returns_probabilities, names)
+end
+
+"Return a layer whose numbers are those of its record. `Flux.f64` converts arrays only, and `mobile-cifar` magnifies the error of 1f-5."
+for_float64(layer) = layer
+for_float64(::Dropout) = FixedMaskDropout()
+for_float64(n::BatchNorm) = BatchNorm(
+    n.λ, n.β, n.γ, n.μ, n.σ², as_written(n.ϵ), as_written(n.momentum), n.affine, n.track_stats, n.active, n.chs,
+)
+for_float64(n::Flux.GroupNorm) = Flux.GroupNorm(
+    n.G, n.λ, n.β, n.γ, n.μ, n.σ², as_written(n.ϵ), as_written(n.momentum), n.affine, n.track_stats, n.active, n.chs,
+)
+for_float64(n::Flux.LayerNorm) = Flux.LayerNorm(n.λ, n.diag, as_written(n.ϵ), n.size, n.affine)
+
+"Return its arrays in the order of `names`. Training replaces running statistics, so that they are looked up each time."
+function variables(program::UserProgram)
+    arrays = Dict(named_arrays(Flux.state(program.model)))
+    return [arrays[name] for name in program.names]
+end
+
+variable_sizes(program::UserProgram) = map(length, variables(program))
+
+"""
+    user_program_step!(program, x, labels)
+
+Return the loss and the gradients of a batch, in the order of `names`; those of tied weights are summed. Labels count from 0.
+"""
+function user_program_step!(program::UserProgram, x, labels)
+    function loss(model)
+        y = model(x)
+        targets = ignore_derivatives(() -> Flux.onehotbatch(labels, 0:(size(y, 1) - 1)))
+        return program.returns_probabilities ? Flux.crossentropy(y, targets) : Flux.logitcrossentropy(y, targets)
+    end
+    value, gradients = Flux.withgradient(loss, program.model)
+    names, arrays = variable_names(program.model), Dict(named_arrays(Flux.state(program.model)))
+    sums = Dict{String, Any}()
+    for (name, gradient) in named_arrays(gradients[1])
+        haskey(arrays, name) || continue
+        owner = names[arrays[name]]
+        sums[owner] = haskey(sums, owner) ? sums[owner] + gradient : gradient
+    end
+    return value, [Array{Float64}(get(() -> zero(arrays[name]), sums, name)) for name in program.names]
+end
+
+"""
+    bench(chain; against = ["torch", "tf"], input, batch = 128, command = `polybench`, options = ``)
+
+Measure your own chain in Flux and in the engines `against`, which train the same network: it becomes a network file, and
+`polybench compare` proves that all engines compute the same and times them. Returns the `Study`.
+
+`input` is the size of one input in Julia's order: `(32, 32, 3)` for images, `(features, time)`, or `(time,)` for tokens. The chain's own
+weights are not used; they start from the seed. `command` is the installed Python package; `options` are further ones of
+`polybench compare`. Throws an `ArgumentError` that names the layer that polybench does not have.
+
+```julia
+study = bench(chain; against = ["torch", "tf"], input = (32, 32, 3), batch = 64)
+```
+"""
+function bench(
+        chain::Chain; against = ["torch", "tf"], input::Tuple{Vararg{Int}}, batch::Int = 128, command::Cmd = `polybench`,
+        options::Cmd = ``,
+    )
+    network = network_table(chain, input)
+    return mktempdir() do folder
+        model, study = joinpath(folder, "chain.toml"), joinpath(folder, "study.json")
+        open(io -> TOML.print(io, network), model, "w")
+        engines = join(["flux"; against], ',')
+        arguments = `--engines $engines --model $model --data synthetic --batch-size $batch --format json --output $study`
+        process = run(ignorestatus(`$command compare $arguments $options`))
+        isfile(study) || error("polybench compare ended with $(process.exitcode) and saved nothing; see its message above")
+        read_study(study)
+    end
+end
+
+"""
+    network_table(chain, input)
+
+Return the network file of a chain as nested dictionaries, after a check that this network computes the same.
+"""
+function network_table(chain::Chain, input::Tuple{Vararg{Int}})
+    tokens = length(input) == 1
+    copied, names, entries = read_user_model(chain, input, tokens)
+    arrays = Dict(name => array for (array, name) in names)
+    found = (weights = Dict{String, AbstractArray}(), owners = Dict{String, String}(), names = String[])
+    records = named_records(found, entries, arrays)
+    x = random_input(Random.Xoshiro(1), input, tokens)
+    y, z = copied(x), Flux.testmode!(network(records, found.weights).chain)(x)
+    any(haskey(entry, "softmax") for entry in entries) && (z = Flux.softmax(z; dims = 1))
+    isapprox(y, z; rtol = 1.0e-7) || error("the network is not the same as the chain: please report it")
+    axes = tokens ? ("length",) : length(input) == 2 ? ("features", "length") : ("width", "height", "channels")
+    shape = Dict{String, Int}(axes .=> input)
+    tokens && (shape["vocabulary"] = first(records)["vocabulary"])
+    return Dict("classes" => size(y, 1), "input" => shape, "layers" => records)
+end
+
+"""
+    named_records(found, entries, arrays)
+
+Return the records of entries, with names. `found` receives the weights in the canonical layout, the layer that has each variable, and
+the names.
+"""
+function named_records(found, entries, arrays)
+    records = Dict{String, Any}[]
+    for entry in entries
+        haskey(entry, "softmax") && continue
+        if haskey(entry, "branches")
+            body, shortcut = (named_records(found, branch, arrays) for branch in sort(entry["branches"]; by = length, rev = true))
+            push!(records, Dict("type" => "residual", "body" => body, "shortcut" => shortcut))
+            continue
+        end
+        record = Dict{String, Any}(pair for pair in entry["record"] if first(pair) != "table")
+        push!(records, record)
+        isempty(entry["tensors"]) && record["type"] != "dropout" && continue
+        record["name"] = "$(record["type"])$(length(found.names) + 1)"
+        push!(found.names, record["name"])
+        if is_table(entry["record"]) && haskey(found.owners, entry["tensors"]["weight"][1])
+            record["tied"] = found.owners[entry["tensors"]["weight"][1]]
+            continue
+        end
+        for (tensor, (variable, needs_conversion)) in entry["tensors"]
+            tensor == "weight" && get!(found.owners, variable, record["name"])
+            found.weights["$(record["name"]).$tensor"] = canonical(arrays[variable], needs_conversion)
+        end
+    end
+    return records
+end
