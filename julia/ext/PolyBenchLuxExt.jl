@@ -192,4 +192,29 @@ to_flux(::Patches, gradient) = (conv = gradient.layer_1,)
 to_flux(::Union{Chain, Parallel, SkipConnection}, ::Nothing) = nothing  # no weights
 to_flux(_, gradient) = gradient
 
+"""
+    PolyBench.record(train, file, train_state; steps)
+    PolyBench.step!(trace, train_state; loss, gradient, batch)
+
+Record a training with Lux. Each step returns another `TrainState`, which `step!` gets:
+
+    PolyBench.record("lux.trace", train_state) do trace
+        for batch in batches
+            gradient, loss, _, train_state = Training.single_train_step!(AutoZygote(), loss_function, batch, train_state)
+            PolyBench.step!(trace, train_state; loss, batch, gradient)
+        end
+    end
+"""
+PolyBench.record(train, file::AbstractString, train_state::Training.TrainState; options...) =
+    PolyBench.record(train, file, train_state, train_state.optimizer_state; options...)
+
+function PolyBench.step!(trace::PolyBench.Recorder, train_state::Training.TrainState; options...)
+    trace.model, trace.state = train_state, train_state.optimizer_state
+    return PolyBench.step!(trace; options...)
+end
+
+PolyBench.recorded_framework(::Training.TrainState) = "lux", pkgversion(Lux)
+PolyBench.weights_by_name(train_state::Training.TrainState) = PolyBench.named_arrays(train_state.parameters)
+PolyBench.states(train_state::Training.TrainState) = train_state.states
+
 end

@@ -16,6 +16,7 @@ A trace that is being written; see [`record`](@ref).
 """
 mutable struct Recorder
     io::IOStream
+    "The model and the optimizer's state; of Lux, both are the `TrainState`, which each step replaces."
     model::Any
     state::Any
     due::Set{Int}
@@ -36,7 +37,7 @@ Record a training with Flux, for `polybench trace diff`:
         end
     end
 
-`state` is that of `Flux.setup`; `steps` are the numbers of the recorded steps, counted from 0. Arrays have the axes of NumPy, which
+`state` is that of `Flux.setup`; for Lux, give its `TrainState` in place of model and state. `steps` are the numbers of the recorded steps, counted from 0. Arrays have the axes of NumPy, which
 are Julia's in reverse. Memory holds one array at a time. `file` appears when `train` ends, also by an exception; until then, its
 name ends with `.partial`. Returns what `train` returns. Throws an `ArgumentError` if no step is chosen, if one is negative, or if
 the model has no weights.
@@ -44,13 +45,13 @@ the model has no weights.
 function record(train, file::AbstractString, model, state; steps = (0, 1, 2, 10))
     !isempty(steps) && all(>=(0), steps) ||
         throw(ArgumentError("steps = $steps: expected step numbers from 0 on, such as (0, 1, 2, 10)"))
-    isempty(weights_by_name(model)) && throw(ArgumentError("$(typeof(model)) has no weights: expected a model of Flux"))
+    isempty(weights_by_name(model)) && throw(ArgumentError("$(nameof(typeof(model))) has no weights: expected a model of Flux or Lux"))
     partial = "$file.partial"
     due = sort!(unique(Int.(collect(steps))))
     return open(partial, "w") do io
         trace = Recorder(io, model, state, Set(due), 0)
         try
-            write_entry(io, "trace.json", JSON.json(trace_header(state, due)))
+            write_entry(io, "trace.json", JSON.json(trace_header(model, state, due)))
             write_state(trace, 0)
         catch
             close(io)
@@ -91,12 +92,12 @@ function step!(trace::Recorder; loss::Real, gradient, batch = nothing)
     return nothing
 end
 
-function trace_header(state, steps)
-    rules = leaf_rules(state)
+function trace_header(model, state, steps)
+    rules, (framework, version) = leaf_rules(state), recorded_framework(model)
     return Dict(
         "schema" => TRACE_SCHEMA,
-        "framework" => "flux",
-        "versions" => Dict("julia" => string(VERSION), "flux" => string(pkgversion(Flux))),
+        "framework" => framework,
+        "versions" => Dict("julia" => string(VERSION), framework => string(version)),
         "steps" => steps,
         "optimizer_name" => isempty(rules) ? nothing : string(nameof(typeof(last(rules)))),
         "optimizer" => merge(Dict{String, Any}(), map(rule_settings, rules)...),
@@ -117,6 +118,8 @@ rule_settings(rule) = Dict{String, Any}(
         for name in fieldnames(typeof(rule)) if getfield(rule, name) isa Union{Real, Tuple{Vararg{Real}}}
 )
 
+recorded_framework(_) = "flux", pkgversion(Flux)
+
 weights_by_name(model) =
     [join(path.keys, '.') => weight for (path, weight) in Flux.trainables(model; path = true)]
 
@@ -133,12 +136,15 @@ named_arrays(tree::Union{Tuple, NamedTuple}, name = "") = Pair{String, AbstractA
     pair for key in keys(tree) for pair in named_arrays(tree[key], isempty(name) ? "$key" : "$name.$key")
 ]
 
+"The nested tuples with the running statistics, and maybe with the weights."
+states(model) = Flux.state(model)
+
 "Write what is before a step."
 function write_state(trace::Recorder, step::Integer)
     weights = weights_by_name(trace.model)
     names = Set(first.(weights))
     write_arrays(trace, step, "weight", weights)
-    write_arrays(trace, step, "statistic", filter(pair -> !(first(pair) in names), named_arrays(Flux.state(trace.model))))
+    write_arrays(trace, step, "statistic", filter(pair -> !(first(pair) in names), named_arrays(states(trace.model))))
     write_arrays(trace, step, "optimizer", named_arrays(trace.state))
     return nothing
 end

@@ -48,7 +48,7 @@ from polybench.cli.trace import app as trace
 from polybench.cli.versions import versions
 from polybench.cli.view import view
 from polybench.cli.watch import watch
-from polybench.errors import PolybenchError, __version__, import_name_conflict
+from polybench.errors import EngineUnavailable, PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
 from polybench.plugins import PluginWarning, blame
 from polybench.schema.printable import printable
@@ -129,7 +129,8 @@ def _exit_code() -> int:  # noqa: PLR0911 - one return per kind of error
     except _UsageError as error:
         return _report_usage(error)
     except PolybenchError as error:
-        return _report(f"error: {error}", error.exit_code)
+        hint = f": {error.hint}" if isinstance(error, EngineUnavailable) else ""
+        return _report(f"error: {error}{hint}", error.exit_code)
     except KeyboardInterrupt:
         return _report("interrupted; nothing was measured yet", 130)
     except BrokenPipeError:

@@ -26,6 +26,7 @@ _SYNONYMS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "scale": "we
 _USUAL_AXES: Mapping[str, Mapping[int, Axes]] = {  # framework -> number of axes -> axes of the PyTorch layout
     "keras": {4: (3, 2, 0, 1), 2: (1, 0)},
     "flux": {2: (1, 0)},
+    "lux": {2: (1, 0)},
 }
 
 

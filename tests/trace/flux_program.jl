@@ -1,5 +1,8 @@
 # Trainings in Flux, recorded by PolyBench: julia flux_program.jl FOLDER, which has weights and batches as raw numbers.
-using Flux, PolyBench
+using Flux, PolyBench, Random
+
+const HAS_LUX = !isnothing(Base.find_package("Lux"))
+HAS_LUX && @eval using Lux: Lux
 
 const FOLDER = only(ARGS)
 load(T, name, shape...) = reshape(collect(reinterpret(T, read(joinpath(FOLDER, name)))), shape)
@@ -59,6 +62,36 @@ function refuse_complex()
     error("complex weights were recorded")
 end
 
+"The same training in Lux, if it is installed."
+function train_lux()
+    model = Lux.Chain(
+        Lux.Conv((3, 3), 3 => 6; pad = 1), Lux.BatchNorm(6, relu), Lux.MeanPool((2, 2)), Lux.Conv((3, 3), 6 => 8, relu),
+        Lux.GlobalMeanPool(), Lux.FlattenLayer(), Lux.Dense(8 => 20, gelu_erf), Lux.Dense(20 => 5),
+    )
+    parameters, states = Lux.setup(Random.default_rng(), model)
+    parameters = (;
+        parameters...,
+        layer_1 = (weight = kernel("conv1.weight", 3, 3, 3, 6), bias = weights("conv1.bias", 6)),
+        layer_2 = (scale = weights("norm.weight", 6), bias = weights("norm.bias", 6)),
+        layer_4 = (weight = kernel("conv2.weight", 3, 3, 6, 8), bias = weights("conv2.bias", 8)),
+        layer_7 = (weight = permutedims(weights("dense1.weight", 8, 20)), bias = weights("dense1.bias", 20)),
+        layer_8 = (weight = permutedims(weights("dense2.weight", 20, 5)), bias = weights("dense2.bias", 5)),
+    )
+    rule = OptimiserChain(WeightDecay(0.01), Momentum(0.05, 0.9))
+    state = Lux.Training.TrainState(model, parameters, states, rule)
+    PolyBench.record(joinpath(FOLDER, "lux.trace"), state) do trace
+        for step in 0:10
+            images = load(Float32, "images$step", 8, 8, 3, 16)
+            batch = (images, Flux.onehotbatch(load(Int64, "labels$step", 16), 0:4))
+            loss_function = Lux.CrossEntropyLoss(; logits = Val(true))
+            gradient, loss, _, state = Lux.Training.single_train_step!(Lux.AutoZygote(), loss_function, batch, state)
+            PolyBench.step!(trace, state; loss, batch, gradient)
+        end
+    end
+    return nothing
+end
+
+HAS_LUX && train_lux()
 train("flux.trace", 0.9)
 train("other.trace", 0.8)
 train_deep()

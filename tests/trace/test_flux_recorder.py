@@ -59,6 +59,20 @@ def test_equal_trainings_in_torch_and_flux_have_no_difference(traces: Path) -> N
 
 
 @pytest.mark.timeout(600)
+def test_equal_trainings_in_flux_and_lux_have_no_difference(traces: Path) -> None:
+    if not (traces / "lux.trace").exists():
+        pytest.skip("the Julia package Lux is not installed")
+    document = diff(traces / "flux.trace", traces / "lux.trace")
+    assert document.first_difference is None, document.verdict
+    assert {pair[1] for pair in document.pairs} >= {"layer_1.weight", "layer_2.scale", "layer_8.bias"}
+    assert len(document.pairs) == 10
+    with Trace(traces / "lux.trace") as trace:
+        assert trace.header.framework == "lux"
+        assert trace.header.optimizer == {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}
+        assert trace.names(1, "statistic") == ["layer_2.running_mean", "layer_2.running_var"]
+
+
+@pytest.mark.timeout(600)
 def test_another_momentum_in_flux_is_named(traces: Path) -> None:
     document = diff(traces / "torch.trace", traces / "other.trace")
     assert document.first_difference
