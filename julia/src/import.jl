@@ -81,7 +81,7 @@ end
 
 function translate!(walk::UserModelWalk, entries, block::Union{SkipConnection, Parallel}, x, path)
     layers = block isa Parallel ? block.layers : (block.layers,)
-    block.connection === (+) && length(layers) <= 2 ||
+    block.connection === (+) && (block isa SkipConnection || length(layers) == 2) ||
         refuse(place(path), "$(nameof(typeof(block))): expected a sum of two branches, with the connection +")
     branches = map(collect(keys(layers))) do key
         branch = Dict{String, Any}[]
@@ -89,7 +89,7 @@ function translate!(walk::UserModelWalk, entries, block::Union{SkipConnection, P
         translate!(walk, branch, layers[key], x, here)
         branch
     end
-    length(branches) == 1 && push!(branches, Dict{String, Any}[])
+    block isa SkipConnection && push!(branches, Dict{String, Any}[])
     push!(entries, Dict("operation" => string(nameof(typeof(block))), "place" => place(path), "branches" => branches))
     return block(x)
 end
@@ -279,7 +279,8 @@ and for a record with tensors the layer that has them, or for none a change of t
 function computations(entries, layer, x)
     last_record = isempty(entries) ? Dict{String, Any}() : get(last(entries), "record", Dict{String, Any}())
     last_type = get(last_record, "type", "")
-    found = Tuple{Any, Any, Any}[(nothing, identity, nothing)]
+    # First what has arrays: positions of zeros change nothing.
+    found = Tuple{Any, Any, Any}[with_fields([getfield(layer, name) for name in fieldnames(typeof(layer))]); (nothing, identity, nothing)]
     for record in ACTIVATIONS
         push!(found, (record, x -> activation_of(record).(x), nothing))
     end
@@ -293,11 +294,11 @@ function computations(entries, layer, x)
         push!(found, (Dict("type" => "mean_over_time"), mean_over_time, nothing), (Dict("type" => "first_position"), first_position, nothing))
         last_type == "lstm" && push!(found, (nothing, last_output, () -> (last_record["sequence"] = false)))
     end
-    return append!(found, with_fields(layer, [getfield(layer, name) for name in fieldnames(typeof(layer))]))
+    return found
 end
 
 "Return what a struct or a function with a layer or an array in it could be."
-function with_fields(layer, fields)
+function with_fields(fields)
     attentions = [field for field in fields if field isa MultiHeadAttention]
     arrays = [field for field in fields if field isa AbstractArray{<:Real}]
     if length(attentions) == 1

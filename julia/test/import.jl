@@ -36,6 +36,9 @@ Flux.@layer Shift
     @test entries[2]["tensors"]["query_weight"] == ["layers.2.attention.q_proj.weight", true]
     @test !entries[3]["record"]["sequence"]
 
+    positions = PolyBench.WithTensor(PolyBench.add_positions, zeros(Float32, 8, 5))
+    @test types(describe(Chain(Embedding(20 => 8), positions, Dense(8 => 3)), (5,), true)) == ["embedding", "positions", "dense"]
+
     @testset "refused: $problem" for (problem, model) in (
             "the model is a Dense: expected a Chain" => Dense(8 => 3),
             "layers.1: Conv: dilation (2, 2): expected 1" => Chain(Conv((3, 3), 1 => 8; dilation = 2), head...),
@@ -43,6 +46,7 @@ Flux.@layer Shift
             "layers.1: Conv: activation tanh: expected identity, relu" => Chain(Conv((3, 3), 1 => 8, tanh), head...),
             "layers.2: MaxPool: pad (1, 1, 1, 1): expected 0" => Chain(Conv((3, 3), 1 => 8), MaxPool((2, 2); pad = 1), head...),
             "layers.1: SkipConnection: expected a sum" => Chain(SkipConnection(Conv((1, 1), 1 => 1), vcat), head...),
+            "layers.1: Parallel: expected a sum of two" => Chain(Parallel(+, Conv((1, 1), 1 => 8)), head...),
             "layers.2: Dense: an input of size (6, 6, 8) does not fit" => Chain(Conv((3, 3), 1 => 8), Dense(8 => 3)),
             "layers.2: Shift: no layer computes this" => Chain(Conv((3, 3), 1 => 8), Shift(ones(1, 1, 8, 1)), head...),
             "layers.1: BatchNorm: expected affine = true" => Chain(BatchNorm(1; affine = false), head...),
