@@ -13,7 +13,7 @@ from polybench.errors import BadInput
 
 def export(
     network: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="Network: a file, or one of polybench's.")],
-    framework: Annotated[str, typer.Option("--framework", help="Framework: torch, tf, keras, jax or flux.")],
+    framework: Annotated[str, typer.Option("--framework", help="Framework: torch, tf, keras, jax, flux or lux.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write, .py or .jl; its weights: .npz.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the weights, if none are beside the file.")] = 0,
 ) -> None:
@@ -28,7 +28,7 @@ def export(
     from polybench.scripts.network_code import export as write_code
     from polybench.scripts.network_code import read_weights
 
-    suffix = ".jl" if framework == "flux" else ".py"
+    suffix = ".jl" if framework in ("flux", "lux") else ".py"
     if output.suffix != suffix:
         raise BadInput(f"--output {output}: expected a name that ends in {suffix}")
     if not output.resolve().parent.is_dir():

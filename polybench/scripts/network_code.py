@@ -20,10 +20,9 @@ FRAMEWORKS = {
     "keras": "keras_code:write",
     "jax": "jax_code:write",
     "flux": "flux_code:write",
+    "lux": "lux_code:write",
 }
 """Function of each framework: (network, canonical weights) -> `Code`."""
-
-_WITHOUT_CODE = ("lux",)
 
 
 class Code(NamedTuple):
@@ -41,10 +40,6 @@ def export(model: Model, weights: Mapping[str, Any], framework: str, output: Pat
 
     Raises BadInput for a framework that polybench cannot write, or a layer that has no plain code there.
     """
-    if framework in _WITHOUT_CODE:
-        raise BadInput(
-            f"--framework {framework}: polybench writes no code for it yet: expected {', '.join(FRAMEWORKS)}"
-        )
     code = write_code(model, weights, framework)
     arrays: dict[str, Any] = dict(code.arrays)
     path = output.resolve()

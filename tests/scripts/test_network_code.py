@@ -10,7 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from polybench.engines.flux.julia.discovery import check, find, loadable
 from polybench.engines.reference.network import loss_and_gradients
+from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from tests.commands import printed, printed_json, refused
@@ -104,10 +106,62 @@ def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(netw
             assert float(np.abs(result[name] - value).max()) < 10 * tolerance * scale, name
 
 
+_LUX = """
+include(joinpath(ARGS[1], "net.jl"))
+using Flux: Zygote
+batch = npzread(joinpath(ARGS[1], "batch.npz"))
+inputs = permutedims(batch["inputs"], ndims(batch["inputs"]):-1:1)
+labels = (0:9) .== batch["labels"]'
+function loss(parameters)
+    logits, new_states = network(inputs, parameters, states)
+    return -sum(labels .* NNlib.logsoftmax(logits)) / length(batch["labels"]), new_states
+end
+(value, new_states), back = Zygote.pullback(loss, parameters)
+gradients = only(back((1.0f0, nothing)))
+squares(tree::NamedTuple) = sum(squares, values(tree); init = 0.0)
+squares(array::AbstractArray) = sum(abs2, Float64.(array))
+squares(_) = 0.0
+println(value, ' ', sqrt(squares(gradients)), ' ', squares(new_states) - squares(states))
+"""
+
+
+@pytest.mark.parametrize(
+    "network", ["lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet32", "vit-cifar"))]
+)
+@pytest.mark.timeout(300)
+def test_plain_lux_has_the_loss_and_gradients_of_the_reference(network: str, tmp_path: Path) -> None:
+    try:
+        check(julia := find())
+    except EngineUnavailable as missing:
+        pytest.skip(missing.reason)
+    if lacking := [name for name in ("Lux", "NPZ") if name not in loadable(julia)]:
+        pytest.skip(f"the Julia package {lacking[0]} is not installed")
+    model, random = msgspec.structs.replace(find_model(network), label_smoothing=0.0), np.random.default_rng(0)
+    inputs, labels = random.random((8, *model.input_shape), np.float32), random.integers(model.classes, size=8)
+    np.savez(tmp_path / "batch.npz", inputs=inputs, labels=labels)
+    printed("export", network, "--framework", "lux", "-o", tmp_path / "net.jl")
+    (tmp_path / "run.jl").write_text(_LUX, "utf-8")
+    command = [
+        julia.executable,
+        f"--project={julia.project}",
+        "--startup-file=no",
+        str(tmp_path / "run.jl"),
+        str(tmp_path),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert run.returncode == 0, run.stderr
+    weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
+    loss, gradients, statistics = loss_and_gradients(model, weights, inputs.astype(np.float64), labels)
+    norm = np.sqrt(sum(float((one**2).sum()) for one in gradients.values()))
+    before = sum(float((weights[name] ** 2).sum()) for name in statistics)
+    change = sum(float((one**2).sum()) for one in statistics.values()) - before
+    assert [float(one) for one in run.stdout.split()] == pytest.approx([loss, norm, change], rel=1e-3, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("lenet", "--framework", "lux", "-o", "net.py"), "polybench writes no code for it yet"),
+        (("char-gpt", "--framework", "lux", "-o", "net.jl"), "polybench writes no Lux code for tied weights"),
         (("lenet", "--framework", "flux", "-o", "net.py"), "expected a name that ends in .jl"),
         (("lenet", "--framework", "pytorch", "-o", "net.py"), "did you mean 'torch'"),
         (("lenet", "--framework", "torch", "-o", "net.txt"), "expected a name that ends in .py"),
