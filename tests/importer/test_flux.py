@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,17 @@ def test_a_chain_is_proven(tmp_path: Path) -> None:
     assert (flatten["type"], flatten["operation"]) == ("flatten", "anonymous function")
     message = refused("import", f"{file}:broken", "--input", "3x32x32", "-o", net)
     assert "chain.jl:11: UndefVarError: `undefined` not defined" in message
+
+
+@pytest.mark.usefixtures("julia")
+@pytest.mark.timeout(300)
+def test_the_chain_of_the_guide_is_proven(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "own_model.md").read_text("utf-8")
+    (program,) = re.findall(r"```julia\n(.+?)```", guide, re.DOTALL)
+    (tmp_path / "chain.jl").write_text(program, "utf-8")
+    assert "identical" in printed(
+        "import", tmp_path / "chain.jl:net", "--input", "3x32x32", "-o", tmp_path / "chain.toml"
+    )
 
 
 @pytest.mark.usefixtures("julia")

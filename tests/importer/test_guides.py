@@ -20,9 +20,9 @@ EXAMPLE = ROOT / "examples" / "my_model.py"
 
 
 def commands(guide: str) -> list[list[str]]:
-    """Return the commands of a guide, in order."""
-    lines = re.findall(r"^polybench .+$", (GUIDES / guide).read_text("utf-8"), re.MULTILINE)
-    return [shlex.split(line)[1:] for line in lines]
+    """Return the commands of a guide's code blocks, in order."""
+    blocks = re.findall(r"^```\n(polybench .+?)^```", (GUIDES / guide).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,11 @@ def test_the_guide_has_the_example_and_its_commands_run() -> None:
     (program,) = re.findall(r"```python\n(\"\"\".+?)```", (GUIDES / "own_model.md").read_text("utf-8"), re.S)
     assert program == EXAMPLE.read_text("utf-8")
     steps = [command for command in commands("own_model.md") if command[0] in ("import", "parity")]
-    assert [command[0] for command in steps] == ["import", "parity"]
+    assert [command[:2] for command in steps] == [
+        ["import", "my_model.py:Net"],
+        ["parity", "--model"],
+        ["import", "chain.jl:net"],
+    ]
     assert "identical" in printed(*steps[0])
     assert "identical" in printed(*steps[1])
 
