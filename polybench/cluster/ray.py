@@ -49,7 +49,7 @@ _REQUEST_SECONDS = 20.0
 _SLOW_START = "Starting Ray client server failed"
 _ACCELERATOR = "accelerator_type:"
 _DATA_FILES = (
-    *("polybench/py.typed", "polybench/juliapkg.json", "polybench/schema/*.schema.json"),
+    *("polybench/py.typed", "polybench/juliapkg.json", "polybench/engines/*.json", "polybench/schema/*.schema.json"),
     *("polybench/html_report/templates/*.*", "polybench/engines/flux/julia/PolyBench/**/*.toml"),
     *("julia/Project.toml", "julia/models/*.toml"),
 )

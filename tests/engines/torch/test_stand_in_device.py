@@ -86,7 +86,7 @@ def test_a_checkpoint_of_the_device_continues_the_training(fixture: EngineFixtur
 
 
 @pytest.mark.cuda_level("torch", "computed on a stand-in")
-@in_process_of("torch", **OWN_PROCESS)
+@in_process_of("torch", POLYBENCH_TEST_STAND_IN="pipeline")  # with another number of threads
 def test_the_input_pipeline_fills_batches_on_the_device(fixture: EngineFixture) -> None:
     from tests.engines.torch.stand_in_device import NAME, StandInEngine
 
