@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.engines.flux.julia.discovery import check, find, manifest_file
-from polybench.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import manifest_file
+from tests.configured_julia import configured_julia
 
 FOLDER = Path(__file__).parents[1] / "docs" / "upstream"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "index")
@@ -50,10 +50,7 @@ def run_python(page: str, folder: Path, **variables: str) -> str:
 @pytest.fixture(scope="module")
 def julia(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the command of Julia with a project that has only NNlib, as in the configured one; without it, skip."""
-    try:
-        check(configured := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
+    configured = configured_julia()
     folder = tmp_path_factory.mktemp("project")
     manifest = manifest_file(configured)
     assert manifest is not None

@@ -1,5 +1,4 @@
 # Which chains can be imported, and the sentence for those that cannot.
-using JSON: JSON
 
 struct Wrapper{A}
     attention::A
@@ -14,7 +13,7 @@ Flux.@layer Shift
 (shift::Shift)(x) = x .- shift.values
 
 @testset "import" begin
-    describe(model, shape, tokens = false) = JSON.parse(PolyBench.describe_user_model(model, shape, tokens))["layers"]
+    describe(model, shape, tokens = false) = PolyBench.JSON.parse(PolyBench.describe_user_model(model, shape, tokens))["layers"]
     types(entries) = [get(get(entry, "record", Dict()), "type", "sum") for entry in entries]
     head = (Flux.flatten, Dense(8 => 3))
 

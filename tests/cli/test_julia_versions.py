@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.engines.flux.julia.discovery import Julia, check, find, manifest
-from polybench.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import Julia, manifest
+from tests.configured_julia import configured_julia
 from tests.versioned_package import git
 
 LOCATE = "print(Base.locate_package(Base.PkgId(Base.UUID(ARGS[1]), ARGS[2])))"
@@ -28,10 +28,7 @@ OPTIONS = (
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a repository with the installed Optimisers.jl and a slower version of it; without Julia, skip the test."""
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
+    julia = configured_julia()
     folder = tmp_path / "Optimisers.jl"
     shutil.copytree(_source(julia, "Optimisers"), folder, copy_function=shutil.copyfile)
     git(folder, "init", "--quiet", "--initial-branch=main")

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.engines.flux.julia.discovery import check, find, installed, package_folder
-from polybench.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import find, installed, package_folder
 from polybench.networks.layers import Layer, walk
 from polybench.planning.study_file import read_network
 from tests.commands import printed, printed_json, refused
+from tests.configured_julia import configured_julia
 
 _CHAIN = """
 using Flux
@@ -47,10 +47,7 @@ layers = [
 
 @pytest.fixture
 def julia() -> None:
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
+    configured_julia("NPZ")
     if "NPZ" not in installed(julia):
         pytest.skip("the Julia package NPZ is not installed")
 

@@ -13,10 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.engines.flux.julia.discovery import check, find
 from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import BatchNorm, Conv, Operation
 from polybench.networks.lenet import LENET
@@ -26,6 +24,7 @@ from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.options import Workload
 from polybench.scripts.layer import layer_expressions, write_programs
 from polybench.worker.layers import write_layer_tensors
+from tests.configured_julia import configured_julia
 
 WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
 PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative error ([\d.e+-]+)")
@@ -82,10 +81,7 @@ def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, fra
 
 @pytest.mark.slow
 def test_the_flux_program_computes_the_expected_result(lenet: Path, tmp_path: Path) -> None:
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
+    julia = configured_julia()
     name, part = CASES[2]  # one, because Julia takes half a minute
     assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
     options = [f"--project={julia.project}", "--startup-file=no", "--threads=1"]

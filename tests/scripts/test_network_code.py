@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.engines.flux.julia.discovery import check, find, loadable
 from polybench.engines.reference.network import loss_and_gradients
-from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
+from polybench.planning.study_file import read_network
 from tests.commands import printed, printed_json, refused
+from tests.configured_julia import configured_julia
 
+MY_NET = str(Path(__file__).parents[2] / "examples" / "my_net.toml")
 INPUTS = {"lenet": "3x32x32", "imdb-bilstm": "100", "vit-cifar": "3x32x32", "char-gpt": "64", "mobile-cifar": "3x32x32"}
 
 
@@ -126,28 +127,19 @@ println(value, ' ', sqrt(squares(gradients)), ' ', squares(new_states) - squares
 
 
 @pytest.mark.parametrize(
-    "network", ["lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet32", "vit-cifar"))]
+    "network", ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in (MY_NET, "vit-cifar"))]
 )
 @pytest.mark.timeout(300)
 def test_plain_lux_has_the_loss_and_gradients_of_the_reference(network: str, tmp_path: Path) -> None:
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
-    if lacking := [name for name in ("Lux", "NPZ") if name not in loadable(julia)]:
-        pytest.skip(f"the Julia package {lacking[0]} is not installed")
-    model, random = msgspec.structs.replace(find_model(network), label_smoothing=0.0), np.random.default_rng(0)
+    julia = configured_julia("Lux", "NPZ")
+    named = read_network(network) if network.endswith(".toml") else find_model(network)
+    model, random = msgspec.structs.replace(named, label_smoothing=0.0), np.random.default_rng(0)
     inputs, labels = random.random((8, *model.input_shape), np.float32), random.integers(model.classes, size=8)
     np.savez(tmp_path / "batch.npz", inputs=inputs, labels=labels)
     printed("export", network, "--framework", "lux", "-o", tmp_path / "net.jl")
     (tmp_path / "run.jl").write_text(_LUX, "utf-8")
-    command = [
-        julia.executable,
-        f"--project={julia.project}",
-        "--startup-file=no",
-        str(tmp_path / "run.jl"),
-        str(tmp_path),
-    ]
+    options = [f"--project={julia.project}", "--startup-file=no", "-O1"]
+    command = [julia.executable, *options, str(tmp_path / "run.jl"), str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert run.returncode == 0, run.stderr
     weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}

@@ -22,7 +22,6 @@ from polybench.cli.export_weights import weights
 from polybench.data import synthetic
 from polybench.data.batches import batch_stream
 from polybench.engines import ENGINES
-from polybench.engines.flux.julia.discovery import check, find
 from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
@@ -38,6 +37,7 @@ from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import NETWORKS, TOKEN_MODELS, make_command, make_script, render, script_weights
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests import small_datasets
+from tests.configured_julia import configured_julia
 from tests.engines.conftest import FAST_COMPILATION
 from tests.example_networks import RESNET8
 
@@ -230,10 +230,7 @@ def test_a_script_for_any_network_trains_like_the_engine(model, engine, workers,
 @pytest.mark.slow
 def test_the_plain_julia_example_trains_like_the_engine(workers, folder, tmp_path):
     """Compare the losses of examples/flux_by_hand.jl with the engine's."""
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
+    julia = configured_julia()
     start = tmp_path / "start.npz"
     options = ["--data", str(folder), "--batch-size", str(BATCH_SIZE), "--steps", str(2 + TIMED)]
     assert CliRunner().invoke(cli, ["weights", *options, "--output", str(start)]).exit_code == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from polybench.engines.flux.julia.discovery import Julia, check, find, package_folder
-from polybench.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import package_folder
 from polybench.trace.diff import diff
 from polybench.trace.file import Trace
+from tests.configured_julia import configured_julia
 from tests.trace.planted import batches, initial_weights
 
 pytest.importorskip("torch")
@@ -21,19 +21,10 @@ from tests.trace import torch_program
 PROGRAM = Path(__file__).with_name("flux_program.jl")
 
 
-def complete_julia() -> Julia:
-    """Return the configured Julia, or skip the test."""
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
-    return julia
-
-
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with traces of PyTorch, of Flux, and of Flux with a momentum of 0.8 (`other.trace`)."""
-    julia, folder = complete_julia(), tmp_path_factory.mktemp("traces")
+    julia, folder = configured_julia(), tmp_path_factory.mktemp("traces")
     for name, weight in initial_weights(()).items():
         (folder / name).write_bytes(weight.tobytes())
     for step, (images, labels) in enumerate(batches(())):

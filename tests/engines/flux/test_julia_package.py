@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.data.batches import epoch_order, order_sha256
-from polybench.engines.flux.julia.discovery import Julia, check, find, package_folder
-from polybench.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import package_folder
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 from polybench.networks.lenet import LENET
 from polybench.networks.optimizers import Optimizer
@@ -25,15 +24,7 @@ from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import mean_step
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json, refused
-
-
-def complete_julia() -> Julia:
-    """Return the configured Julia, or skip the test."""
-    try:
-        check(julia := find())
-    except EngineUnavailable as missing:
-        pytest.skip(missing.reason)
-    return julia
+from tests.configured_julia import configured_julia
 
 
 class JuliaTests(NamedTuple):
@@ -46,7 +37,7 @@ class JuliaTests(NamedTuple):
 @pytest.fixture(scope="module")
 def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
     """Run Julia's tests with -O0, which compiles faster and computes the same; no test asserts a time."""
-    julia, folder = complete_julia(), package_folder()
+    julia, folder = configured_julia(), package_folder()
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "--threads=2", "-O0"]
     command.append(str(folder / "test" / "runtests.jl"))
     studies = tmp_path_factory.mktemp("studies")
