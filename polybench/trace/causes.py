@@ -356,25 +356,32 @@ _CAUSES: dict[str, Callable[[Comparison, FirstDifference], Iterator[Cause]]] = {
 }
 
 
+_SAME_LOSS = 1e-6
+"""Relative difference of two losses that only rounding explains."""
+
+
 def _forward(comparison: Comparison, model: Model) -> list[Cause] | None:
     """Return the differences between the networks that both compute; None if a trace computes no known variant."""
-    explained, words = {}, {}
+    explained, words, losses = {}, {}, []
     for which, trace in (("A", comparison.a), ("B", comparison.b)):
         recorded = forward.read_step(trace, model, comparison.weights, is_b=which == "B")
         explained[which] = forward.explain(recorded, model)
         if not explained[which].explains:
             return None
+        losses.append(recorded.loss)
         norm = float(np.sqrt(sum(float((one**2).sum()) for one in recorded.gradients.values())))
         scaling = f"{_CLIPS} {norm:.4g}" if _is_round(norm) else _SCALES
         words[which] = [scaling if text == forward.SCALED else text for text in explained[which].variant.words]
+    has_same_loss = relative_error(*losses) <= _SAME_LOSS
     return [
         Cause(
             f"{which} {text}",
             f"so {model.name} in the float64 reference has {which}'s loss and gradients",
-            "loss",
+            "gradient" if has_same_loss else "loss",
             explained[which].error,
+            is_convention=text == forward.FIRST_NEAR_MAXIMUM and trace.header.framework in ("flux", "lux"),
         )
-        for which, other in (("A", "B"), ("B", "A"))
+        for which, other, trace in (("A", "B", comparison.a), ("B", "A", comparison.b))
         for text in words[which]
         if text not in words[other]
     ]

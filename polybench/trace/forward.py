@@ -292,11 +292,13 @@ def _arithmetic(of: Variant) -> Iterator[Variant]:
             yield of._replace(words=(*of.words, words), conventions=replace(of.conventions, **changes))
 
 
+FIRST_NEAR_MAXIMUM = "gives a max-pool's gradient to the first value near the maximum, as NNlib does on the CPU"
+"""A convention of Flux and Lux."""
 _PRODUCTS = {spec.Conv, spec.Dense}
 _ARITHMETIC: tuple[tuple[str, Set[type], Mapping[str, Any]], ...] = (
     ("shares a max-pool's gradient among equal maxima", {spec.MaxPool}, {"max_pool_ties": "shared"}),
     ("gives a max-pool's gradient to each of several equal maxima", {spec.MaxPool}, {"max_pool_ties": "all"}),
-    ("gives a max-pool's gradient to the first value near the maximum", {spec.MaxPool}, {"max_pool_within": 2**-11.5}),
+    (FIRST_NEAR_MAXIMUM, {spec.MaxPool}, {"max_pool_within": 2**-11.5}),
     ("computes products in TF32, whose operands have 11 significant bits", _PRODUCTS, {"operand_bits": 11}),
     ("computes products of operands in bfloat16, which has 8 significant bits", _PRODUCTS, {"operand_bits": 8}),
 )

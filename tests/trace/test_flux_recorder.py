@@ -12,7 +12,7 @@ from polybench.engines.flux.julia.discovery import package_folder
 from polybench.trace.diff import diff
 from polybench.trace.file import Trace
 from tests.configured_julia import configured_julia
-from tests.trace.planted import batches, initial_weights
+from tests.trace.planted import batches, initial_weights, network
 
 pytest.importorskip("torch")
 
@@ -23,7 +23,10 @@ PROGRAM = Path(__file__).with_name("flux_program.jl")
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with traces of PyTorch, of Flux, and of Flux with a momentum of 0.8 (`other.trace`)."""
+    """Return a folder with traces of PyTorch, of Flux, and of Flux with a momentum of 0.8 (`other.trace`).
+
+    They average in place of the network's max-pool, except for `max_pool.trace` and `torch_max_pool.trace`.
+    """
     julia, folder = configured_julia(), tmp_path_factory.mktemp("traces")
     for name, weight in initial_weights(()).items():
         (folder / name).write_bytes(weight.tobytes())
@@ -31,6 +34,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"images{step}").write_bytes(images.tobytes())
         (folder / f"labels{step}").write_bytes(labels.tobytes())
     torch_program.train(folder / "torch.trace", ("pooling",))
+    torch_program.train(folder / "torch_max_pool.trace", ())
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-O0", str(PROGRAM), str(folder)]
     own = {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
     run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=580, check=False)
@@ -69,6 +73,15 @@ def test_another_momentum_in_flux_is_named(traces: Path) -> None:
     assert document.first_difference
     assert (document.first_difference.step, document.first_difference.kind) == (1, "update")
     assert "the momentum is 0.8 in B" in document.causes[0].cause
+
+
+@pytest.mark.timeout(600)
+def test_the_rule_of_nnlib_for_max_pools_is_named(traces: Path) -> None:
+    document = diff(traces / "torch_max_pool.trace", traces / "max_pool.trace", model=network())
+    assert document.first_difference
+    assert (document.first_difference.step, document.first_difference.kind) == (0, "gradient")
+    assert "first value near the maximum, as NNlib does" in document.causes[0].cause
+    assert document.causes[0].is_convention
 
 
 @pytest.mark.timeout(600)
