@@ -1,6 +1,7 @@
 """
 Training on a CUDA device. Written from the sources of CUDA.jl 5.11.3, cuDNN.jl 1.4.6, NNlib 0.9.36 and Flux 0.16.10, and
-tested with JLArrays instead of CUDA's arrays (`test/cuda.jl`). It has never been run on a GPU.
+tested with JLArrays instead of CUDA's arrays (`test/cuda.jl`, and `tests/engines/flux/test_stand_in_device.py` for whole networks). It has
+never been run on a GPU.
 """
 module PolyBenchCUDAExt
 

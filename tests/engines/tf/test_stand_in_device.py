@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from polybench.networks.lenet import LENET
-from polybench.networks.model import Model
-from polybench.parity_check.check import CheckRequest, ParityChecker
-from polybench.schema.parity import ParityCheck
 from tests import small_datasets
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.engines.stand_in_parity import check
 from tests.example_networks import EVERYTHING, SEQUENCES
-from tests.worker_sessions import InProcess
 
 OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # devices cannot be changed later
-
-
-def check(model: Model) -> ParityCheck:
-    from tests.engines.tf import stand_in_device
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "scratch").mkdir()
-        files = small_datasets.files(folder, model=model)
-        request = CheckRequest(small_datasets.job(model), files.weights, files.epoch, 3, 60.0)
-        reference = InProcess("polybench.engines.reference.engine:ReferenceEngine")
-        checker = ParityChecker(reference, folder / "scratch", folder / "cache")
-        return checker.check(InProcess(f"{stand_in_device.__name__}:StandInEngine"), request)
 
 
 @pytest.mark.slow
@@ -37,7 +18,7 @@ def check(model: Model) -> ParityCheck:
 @in_process_of("tf", **OWN_PROCESS)
 def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
     for model in (LENET, EVERYTHING, SEQUENCES):
-        parity = check(model)
+        parity = check("tests.engines.tf.stand_in_device:StandInEngine", model)
         assert parity.status == "pass", (model.name, parity.reason)
 
 

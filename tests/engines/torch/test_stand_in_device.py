@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +11,15 @@ from polybench.errors import ConfigurationFailed
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
-from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
+from tests.engines import stand_in_parity
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.pipeline_checks import (
     returns_augmented_batches_with_any_number_of_workers,
     separates_data_wait_from_training_time,
 )
 from tests.example_networks import EVERYTHING, PATCHED, TEXT
-from tests.worker_sessions import InProcess
 
 OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # a registered device stays in its process
 
@@ -30,14 +27,7 @@ OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # a registered device stays in i
 def check(engine: str, model: Model) -> ParityCheck:
     from tests.engines.torch import stand_in_device  # skips the test if PyTorch is too old
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "scratch").mkdir()
-        files = small_datasets.files(folder, model=model)
-        request = CheckRequest(small_datasets.job(model), files.weights, files.epoch, 3, 60.0)
-        reference = InProcess("polybench.engines.reference.engine:ReferenceEngine")
-        checker = ParityChecker(reference, folder / "scratch", folder / "cache")
-        return checker.check(InProcess(f"{stand_in_device.__name__}:{engine}"), request)
+    return stand_in_parity.check(f"{stand_in_device.__name__}:{engine}", model)
 
 
 @pytest.mark.cuda_level("torch", "computed on a stand-in")
