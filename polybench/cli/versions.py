@@ -68,7 +68,7 @@ def versions(
             "--fail-if",
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1. slower=5%: the step of HEAD takes 5% more time, and the interval over"
-            " processes excludes 1; also faster=5%. The exit code is 4 if there is no verdict.",
+            " processes excludes 1; also faster=5%. The exit code is 4 if the comparison is inconclusive.",
         ),
     ] = None,
 ) -> None:
@@ -127,11 +127,11 @@ def make_source(study: Study, package: str | None, checkout: Path | None) -> tup
 
 
 def verdict_code(document: StudyDocument, conditions: dict[str, float], *, quiet: bool = False) -> int:
-    """Return 1 if the second version meets a condition, 4 without a verdict, else 0; print the reason unless quiet."""
+    """Return 1 if the second version meets a condition, 4 if inconclusive, else 0; print the reason unless quiet."""
     result = document.results[1]
     comparison = result.vs_baseline
     if comparison is None or comparison.is_significant is None:
-        code, text = 4, f"no verdict: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}"
+        code, text = 4, f"inconclusive: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}"
     else:
         slower = comparison.speedup < 1
         change = max(comparison.speedup, 1 / comparison.speedup) - 1
