@@ -21,6 +21,7 @@ from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import Study
+from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats import bisection
 from polybench.storage.store import Store
@@ -134,12 +135,16 @@ def run_bisect(
 
     hostname = host.this_host().hostname
     saved = reversed([*store.studies(Filters(tags=[tag], host=hostname))])
-    pairs = [_pair(document) for document in saved if all(result.is_measured for result in document.results)]
+    pairs = [_pair(document) for document in saved if all(map(_is_complete, document.results))]
     document = search(versions, pairs, measure, max_pairs=max_pairs, report=report)
     document.subject, document.engine = source.subject, engine
     document.description = source.describe(document.version) if document.version else None
     document.processes = study.processes
     return document
+
+
+def _is_complete(result: Result) -> bool:
+    return result.is_measured and result.status != "interrupted"
 
 
 def _pair(document: StudyDocument) -> BisectPair:
