@@ -73,6 +73,21 @@ def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(
     assert len({*(tmp_path / "results").glob("*.json")} - studies) >= 1
 
 
+def test_a_pair_that_was_interrupted_is_measured_again(
+    run: Run, package: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder, commits = package
+    arguments = ("bisect", commits[0], "main", "--checkout", folder, *FAST)
+    run(*arguments)
+    newest = max((tmp_path / "results").glob("*.json"), key=lambda path: path.name)
+    saved = json.loads(newest.read_text("utf-8"))
+    saved["results"][1]["status"] = "interrupted"  # after some of its steps
+    newest.write_text(json.dumps(saved), "utf-8")
+    resumed = run(*arguments)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["version"] == commits[3][:12]
+
+
 def test_ends_that_are_not_two_commits_of_one_history_are_refused(package: tuple[Path, list[str]]) -> None:
     folder, commits = package
     given = ("--checkout", folder, "--engines", "fake")
