@@ -6,7 +6,7 @@ window.
 module GPUOperations
 
     using JLArrays: JLArray
-    using NNlib: NNlib, ConvDims, DenseConvDims, PoolDims, batched_adjoint, batched_mul
+    using NNlib: NNlib, DenseConvDims, PoolDims, batched_adjoint, batched_mul
 
     const Array5{T} = JLArray{T, 5}
     const Floats = Union{Float32, Float64}
@@ -67,9 +67,7 @@ module GPUOperations
     Base.reverse(x::JLArray; dims::Integer) = x[ntuple(d -> d == dims ? (size(x, d):-1:1) : Colon(), ndims(x))...]
 
     # A channel of an image is an image for pooling.
-    function NNlib.maxpool!(y::Array5, x::Array5, dims::PoolDims; _...)
-        return copyto!(y, maximum(pool_windows(x, dims); dims = 2))
-    end
+    NNlib.maxpool!(y::Array5, x::Array5, dims::PoolDims; _...) = copyto!(y, maximum(pool_windows(x, dims); dims = 2))
 
     function NNlib.∇maxpool!(dx::Array5, dy::Array5, y::Array5, x::Array5, dims::PoolDims; _...)
         windows = pool_windows(x, dims)
