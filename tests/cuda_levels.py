@@ -14,15 +14,19 @@ from polybench.engines.cuda_levels import LEVELS, CudaTest
 FILE = Path(cuda_levels.__file__).with_suffix(".json")
 _ROOT = Path(__file__).parents[1]
 
-_RAN = {"torch": "test_on_torch.py", "jax": "test_on_jax.py", "meters": "test_on_nvml.py"}
-_H200 = "NVIDIA H200, 2026-11-27"
+_H100, _H200 = "NVIDIA H100, 2026-11-28", "NVIDIA H200, 2026-11-27"
+_RAN = {
+    "torch": ("test_on_torch.py", _H200),
+    "jax": ("test_on_jax.py", _H100),
+    "meters": ("test_on_nvml.py", _H200),
+}
 """What passed of `make gpu`, and where; `meters` are those of NVML."""
 
 
 def find() -> tuple[CudaTest, ...]:
     """Return the marked tests of all files, and those that ran on a GPU."""
     marked = (test for path in sorted(_ROOT.glob("tests/**/test_*.py")) for test in _marked(path))
-    ran = (CudaTest(engine, "run", f"tests/gpu/{name}", _H200) for engine, name in _RAN.items())
+    ran = (CudaTest(engine, "run", f"tests/gpu/{name}", where) for engine, (name, where) in _RAN.items())
     order = list(LEVELS)
     return tuple(sorted((*marked, *ran), key=lambda test: (test.engine, order.index(test.level), test.test)))
 

@@ -160,7 +160,8 @@ GPU_TESTS = {
     "NVIDIA H200, 2026-11-27": (
         "torch", "torch+channels_last", "torch+compile", "torch+cudagraph", "torch+foreach",
         "torch+channels_last+compile", "torch+channels_last+cudagraph", "torch+compile+cudagraph", "jax",
-    )
+    ),
+    "NVIDIA H100, 2026-11-28": ("torch", "torch+channels_last", "torch+cudagraph", "jax"),
 }  # fmt: skip
 """Configurations that passed the tests of `make gpu`, by hardware and date."""
 
