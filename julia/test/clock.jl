@@ -1,15 +1,20 @@
 # What `bench` times, counts and restarts. No test asserts a time from above.
 
 """A run that records its calls, and takes a quarter of a second a step."""
-struct RecordedRun
-    calls::Vector{Any}
-    loss::Float64
+Base.@kwdef struct RecordedRun
+    calls::Vector{Any} = []
+    loss::Float64 = 1.0
+    steps_per_value::Int = 1
 end
 PolyBench.reset!(run::RecordedRun) = (push!(run.calls, :reset); nothing)
 PolyBench.run_steps!(run::RecordedRun, first::Int, n::Int) = (push!(run.calls, (first, n)); 0.25 * n)
 PolyBench.last_loss(run::RecordedRun) = run.loss
-PolyBench.steps_per_value(::RecordedRun) = 1
+PolyBench.steps_per_value(run::RecordedRun) = run.steps_per_value
 PolyBench.count_allocations!(run::RecordedRun, first::Int, n::Int) = (push!(run.calls, (:count, first, n)); (6, 600))
+
+"""A run whose steps collect garbage."""
+struct CollectingRun end
+PolyBench.run_steps!(::CollectingRun, ::Int, n::Int) = (foreach(_ -> GC.gc(), 1:n); 1.0 * n)
 
 """Batches that take 20 ms each, in the loop that a trainer times."""
 struct SlowBatches{B} <: AbstractVector{B}
@@ -25,13 +30,29 @@ const OWN_MODEL = Chain(Dense(4 => 3, tanh), Dropout(0.5), Dense(3 => 2))
 const OWN_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwister(2), Float32, 2, 8)
 
 @testset "each round restarts, takes two steps, and times the next ones" begin
-    run = RecordedRun([], 1.0)
+    run = RecordedRun()
     trial = PolyBench.measure(run, "recorded", 2, 3, nothing)
     round = [:reset, (0, 2), (2, 1), (3, 1), (4, 1)]
     @test run.calls == [:reset; [(step, 1) for step in 0:4]; round; round; :reset; (0, 2); (:count, 2, 3)]
     @test trial.rounds == [[0.25, 0.25, 0.25], [0.25, 0.25, 0.25]]
     @test (trial.first_step, trial.bytes, trial.count, trial.losses) == (0.25, 200.0, 2.0, ones(5))
-    @test_throws "the training diverges" PolyBench.measure(RecordedRun([], NaN), "recorded", 1, 1, nothing)
+    @test_throws "the training diverges" PolyBench.measure(RecordedRun(loss = NaN), "recorded", 1, 1, nothing)
+end
+
+@testset "the times of a block are those of one step" begin
+    trial = PolyBench.measure(RecordedRun(steps_per_value = typemax(Int)), "block", 1, 4, nothing)
+    @test trial.rounds == [[0.25]] && trial.resolution == "block"
+    before = first(PolyBench.gc_stats())
+    seconds, gc_seconds = PolyBench.time_steps(CollectingRun(), 0:3)
+    @test seconds == 1 && 4 * gc_seconds ≈ first(PolyBench.gc_stats()) - before
+end
+
+@testset "a user's batches are used in turn" begin
+    seen = Float32[]
+    loss(model, x) = (PolyBench.ignore_derivatives(() -> (push!(seen, only(x)); nothing)); sum(model(x)))
+    batches = [(fill(Float32(n), 1, 1),) for n in 1:2]
+    PolyBench.run_steps!(PolyBench.UserModelRun(Dense(1 => 1), loss, batches, Flux.Descent(), AutoZygote()), 1, 3)
+    @test seen == [2, 1, 2]
 end
 
 @testset "the clock runs during the steps" begin
@@ -62,6 +83,7 @@ end
     for run in (builtin, own)
         losses = map(1:2) do _
             PolyBench.reset!(run)
+            run === builtin && PolyBench.set_rate!(builtin.trainer, 0.02)  # differs from the rate after a restart
             map(step -> (PolyBench.run_steps!(run, step, 1); PolyBench.last_loss(run)), 0:2)
         end
         @test losses[1] == losses[2]

@@ -1,5 +1,13 @@
 # Step modes compute the same training, and NNlib's max-pooling follows known rules.
 
+"""Batches that record whether garbage collection is enabled when the loop takes them."""
+struct WatchedBatches{B} <: AbstractVector{B}
+    batches::Vector{B}
+    was_enabled::Vector{Bool}
+end
+Base.size(watched::WatchedBatches) = size(watched.batches)
+Base.getindex(watched::WatchedBatches, index::Int) = (push!(watched.was_enabled, GC.enable(false)); watched.batches[index])
+
 @testset "all step modes compute the same" begin
     losses = map((("train",), ("gc_every_step",), ("gc_off",), ("gc_every_step", "train"), ("blas2",), ())) do names
         trainer, batches = make_trainer(Float64; mode = PolyBench.StepMode(names...)), data(Float64)
@@ -84,6 +92,9 @@ end
     @test Base.gc_num().total_time > total  # after the steps
     @test PolyBench.gc_stats(trainer)[1] ≈ before atol = 1.0e-9
     @test GC.enable(true)  # it was enabled again
+    watched = WatchedBatches(batches, Bool[])
+    PolyBench.run_steps!(trainer, watched, 0, 2)
+    @test watched.was_enabled == [false, false]
 end
 
 @testset "Flux.train! logs its progress" begin
