@@ -42,11 +42,9 @@ model = lenet()
 batches = [(rand(Float32, 32, 32, 3, 128), Flux.onehotbatch(rand(0:9, 128), 0:9)) for _ in 1:(WARMUP + STEPS)]
 bench_steps(model, batches), plain_loop(model, batches)  # compiles both
 pairs = map(1:PAIRS) do pair
-    GC.gc()
-    isodd(pair) || return (own = plain_loop(model, batches); GC.gc(); (bench_steps(model, batches), own))
-    measured = bench_steps(model, batches)
-    GC.gc()
-    (measured, plain_loop(model, batches))
+    order = isodd(pair) ? (bench_steps, plain_loop) : (plain_loop, bench_steps)
+    times = Dict(run => (GC.gc(); run(model, batches)) for run in order)
+    (times[bench_steps], times[plain_loop])
 end
 for (name, average) in (("medians", median), ("means", mean))
     show_ratio(name, [average(measured) / average(own) for (measured, own) in pairs])

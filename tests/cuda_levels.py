@@ -16,7 +16,7 @@ _ROOT = Path(__file__).parents[1]
 
 _H100, _H200 = "NVIDIA H100, 2026-11-28", "NVIDIA H200, 2026-11-27"
 _RAN = {"torch": ("test_on_torch.py", _H200), "jax": ("test_on_jax.py", _H100), "meters": ("test_on_nvml.py", _H200)}
-"""What passed of `make gpu`, and where; `meters` are those of NVML."""
+"""Files of `make gpu` that ran on a GPU, and where; `meters` are those of NVML."""
 
 
 def find() -> tuple[CudaTest, ...]:

@@ -161,9 +161,9 @@ GPU_TESTS = {
         "torch", "torch+channels_last", "torch+compile", "torch+cudagraph", "torch+foreach",
         "torch+channels_last+compile", "torch+channels_last+cudagraph", "torch+compile+cudagraph", "jax",
     ),
-    "NVIDIA H100, 2026-11-28": ("torch", "torch+channels_last", "torch+cudagraph", "jax"),
+    "NVIDIA H100, 2026-11-28": ("torch", "jax"),
 }  # fmt: skip
-"""Configurations that passed the tests of `make gpu`, by hardware and date."""
+"""Configurations that `make gpu` measured or proved identical, by hardware and date."""
 
 
 def ran() -> str:

@@ -16,7 +16,7 @@ from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture
 
 FAST_COMPILATION = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
-"""XLA does not time the algorithms of each convolution, which takes most of a compilation: 25 s for one network."""
+"""XLA does not time the algorithms of each convolution, most of a compilation (`dlframeworks-cnn`: 25 s)."""
 
 ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "0", **FAST_COMPILATION}
 """Without the first variable, the workers of these tests would see no GPU, like workers on the CPU."""
