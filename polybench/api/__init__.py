@@ -178,7 +178,7 @@ def layers(
 
     Args:
         expand_blocks: list the layers of residual blocks in separate rows.
-        layer: a single layer instead of a network, such as "conv 3x3 64->64 pad 1 on 56x56".
+        layer: a single layer instead of a network, such as "conv 64->64 3x3 pad 1 on 56x56".
 
     The other arguments are those of `compare`.
     """

@@ -59,15 +59,15 @@ def layers(
         str | None,
         typer.Option(
             "--layer",
-            help='Single layer, with --input, instead of a network: "conv 3x3 64->64 pad 1 relu",'
-            ' "attention 8 heads 512 causal".',
+            help='Single layer, with --shape, instead of a network: "conv 64->64 3x3 pad 1 relu",'
+            ' "conv 64->64 3x3 depthwise", "attention 8 heads 512 causal".',
             rich_help_panel=WORKLOAD_PANEL,
         ),
     ] = None,
-    input: Annotated[
+    shape: Annotated[
         str | None,
         typer.Option(
-            "--input",
+            "--shape",
             help="Input of the single layer: height and width in pixels, 56x56, or positions of a sequence, 256.",
             rich_help_panel=WORKLOAD_PANEL,
         ),
@@ -95,7 +95,7 @@ def layers(
     from polybench.runner.prepare import new_header
     from polybench.storage.store import Store, results_folder
 
-    study, only_layer = _with_single_layer(study, layer, input)
+    study, only_layer = _with_single_layer(study, layer, shape)
     order = lookup_or_suggest(sort, ORDERS, "order")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
@@ -119,13 +119,13 @@ def layers(
         print_and_exit(text, options, store, message, layers_exit_code(document), hint=hint)
 
 
-def _with_single_layer(study: Study, layer: str | None, input: str | None) -> tuple[Study, str | None]:
+def _with_single_layer(study: Study, layer: str | None, shape: str | None) -> tuple[Study, str | None]:
     """Replace the network with a single layer, if given, and return its row's name."""
     from polybench.networks.single_layer import single_layer, timed_layer_name
 
     if layer is None:
-        if input is not None:
-            raise BadInput("--input needs a single layer: add --layer")
+        if shape is not None:
+            raise BadInput("--shape needs a single layer: add --layer")
         return study, None
-    name = f"{layer} on {input}" if input else layer
+    name = f"{layer} on {shape}" if shape else layer
     return msgspec.structs.replace(study, model=name), timed_layer_name(single_layer(name))

@@ -280,13 +280,13 @@ def test_layers_prints_the_operations_of_a_step(run: Run) -> None:
     result = run("layers", "--engines", "fake+unavailable", *fast)
     assert result.returncode == 4
     assert "unavailable: the fake framework is not installed" in result.stdout
-    layer = ("--layer", "conv 3x3 4->8 pad 1 relu", "--input", "8x8")
+    layer = ("--layer", "conv 4->8 3x3 pad 1 relu", "--shape", "8x8")
     result = run("layers", "--engines", "fake", *fast, *layer, "--format", "json")
     assert result.returncode == 0
     rows = json.loads(result.stdout)["configurations"][0]["rows"]
     assert [row["operation"] for row in rows] == ["forward", "input gradient", "weight gradient", "activation"]
     assert rows[0]["flops"] == 16 * 2 * 3 * 3 * 4 * 8 * 8 * 8
-    result = run("layers", "--engines", "fake", *fast, "--layer", "lstm 3->4", "--input", "8x8")
+    result = run("layers", "--engines", "fake", *fast, "--layer", "lstm 3->4", "--shape", "8x8")
     assert (result.returncode, "invalid layer 'lstm 3->4'" in result.stderr) == (2, True)
     invalid = {("--sort", "lots"): "unknown order 'lots'", ("--format", "csv-long"): "only studies have this format"}
     for wrong, message in invalid.items():
