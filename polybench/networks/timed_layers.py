@@ -128,15 +128,16 @@ class TimedLayer(msgspec.Struct, frozen=True):
             macs_per_item += self.layer.recurrent_macs(self.input_shape)
         return 2 * macs_per_item * batch_size
 
-    def min_bytes_moved(self, operation: Operation, batch_size: int) -> int | None:
-        """Return the bytes that are read and written if each float32 value moves once; None without FLOPs.
+    def min_bytes_moved(self, operation: Operation, batch_size: int, value_bytes: int = 4) -> int | None:
+        """Return the bytes that are read and written if each value moves once; None without FLOPs.
 
-        The forward pass and each gradient move input, output and weights, or the gradients of these.
+        The forward pass and each gradient move input, output and weights, or the gradients of these. A value has
+        `value_bytes`: 4 in float32, 2 in bf16.
         """
         if self.flops(operation, batch_size) is None:
             return None
         values_per_item = math.prod(self.input_shape) + math.prod(self.output_shape())
-        return 4 * (values_per_item * batch_size + sum(map(math.prod, self.weight_shapes().values())))
+        return value_bytes * (values_per_item * batch_size + sum(map(math.prod, self.weight_shapes().values())))
 
 
 def split_layers(model: Model) -> list[TimedLayer]:

@@ -14,6 +14,7 @@ from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.calls import OperationTime
 from polybench.results.interference import drop_affected_rounds
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.options import Workload
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import mean_over_rounds
@@ -90,7 +91,7 @@ def _configuration_layers(
         steps = [[median(one_round) for one_round in process] for process in values]
         configuration.step_seconds, configuration.step_ci95 = mean_over_rounds(steps)
         if any(times):
-            configuration.rows = _rows(layers, result.workload.batch_size, times, expand_blocks)
+            configuration.rows = _rows(layers, result.workload, times, expand_blocks)
             unattributed = _unattributed(steps, times)
             configuration.unattributed_seconds, configuration.ci95 = mean_over_rounds(unattributed)
     return configuration
@@ -109,7 +110,9 @@ def _unattributed(steps: list[list[float]], times: OperationTimes) -> list[list[
     ]
 
 
-def _rows(layers: Sequence[TimedLayer], batch_size: int, times: OperationTimes, expand_blocks: bool) -> list[LayerRow]:
+def _rows(
+    layers: Sequence[TimedLayer], workload: Workload, times: OperationTimes, expand_blocks: bool
+) -> list[LayerRow]:
     """Return rows in the order of the network. Operations of the step as a whole come last."""
     groups: dict[tuple[str, Operation], list[int]] = {}
     for number, timed in enumerate(_first_round(times)):
@@ -117,7 +120,7 @@ def _rows(layers: Sequence[TimedLayer], batch_size: int, times: OperationTimes, 
         groups.setdefault((name, timed.operation), []).append(number)
     names = list(dict.fromkeys(_row_name(layers, index, expand_blocks) for index in range(len(layers))))
     order = sorted(groups, key=lambda key: ([*names, STEP].index(key[0]), _OPERATIONS.index(key[1])))
-    return [_row(*key, groups[key], layers, batch_size, times) for key in order]
+    return [_row(*key, groups[key], layers, workload, times) for key in order]
 
 
 def _first_round(times: OperationTimes) -> list[OperationTime]:
@@ -135,7 +138,7 @@ def _row(
     operation: Operation,
     numbers: list[int],
     layers: Sequence[TimedLayer],
-    batch_size: int,
+    workload: Workload,
     times: OperationTimes,
 ) -> LayerRow:
     """Sum the operations with these numbers within a round."""
@@ -143,9 +146,12 @@ def _row(
     mean, interval = mean_over_rounds(seconds)
     first_round = _first_round(times)
     indices = [index for number in numbers if (index := first_round[number].layer_index) is not None]
+    batch_size, value_bytes = workload.batch_size, 2 if workload.precision == "bf16" else 4
     flops = [count for index in indices if (count := layers[index].flops(operation, batch_size)) is not None]
     bytes_moved = [
-        count for index in indices if (count := layers[index].min_bytes_moved(operation, batch_size)) is not None
+        count
+        for index in indices
+        if (count := layers[index].min_bytes_moved(operation, batch_size, value_bytes)) is not None
     ]
     return LayerRow(
         layer=layer,

@@ -54,8 +54,10 @@ def run_layers(
     `only_layer`, the document omits other layers and whole steps. `scripts_folder` gets scripts that reproduce the
     operation with the largest slowdown. Other arguments and errors are those of `run_study`.
     """
-    if study.input != "preload" or "bf16" in study.precisions:
-        raise BadInput("layers cannot be timed with this --input or --precision: use --input preload and fp32 or tf32")
+    if study.input != "preload":
+        raise BadInput("layers cannot be timed with an input pipeline: use --input preload")
+    if scripts_folder is not None and "bf16" in study.precisions:
+        raise BadInput("--scripts writes programs that compute in float32: remove it, or use --precision fp32")
     if store is not None:
         store.ensure_writable()
     if scripts_folder is not None:

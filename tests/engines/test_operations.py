@@ -70,6 +70,27 @@ def test_every_operation_equals_the_reference(fixture: EngineFixture) -> None:
     check_operations(fixture)
 
 
+@timed_from_python
+def test_operations_in_bf16_compute_in_bf16(fixture: EngineFixture) -> None:
+    """Layers get bf16 from each other, as in a step, and the gradients of weights are float32."""
+    weights = {name: value + 0.1 for name, value in initial_weights(CHAIN, 0).items()}
+    workload = Workload(CHAIN.name, "noise", fixture.images.shape[1], CHAIN.optimizer, "bf16", 2)
+    fixture.engine.build(Job(CHAIN, workload, "cpu", "float32"), weights)
+    fixture.engine.load(fixture.images, fixture.labels)
+    for timed_layer in split_layers(CHAIN):
+        x, dy = (array.astype(np.float32) for array in noise(timed_layer))
+        operations = fixture.engine.build_layer_operations(timed_layer, weights, x, dy)
+        dtypes = {
+            operation: re.findall(r"b?float\d+", str([value.dtype for value in flatten(timed.run.call(), timed_layer)]))  # type: ignore[attr-defined]
+            for operation, timed in operations.items()
+        }
+        expected = {"forward": ["bfloat16"]} | ({"activation": ["bfloat16"]} if timed_layer.has_relu else {})
+        for operation, wrt_input, wrt_weights in timed_layer.gradients():
+            trained = ["float32"] * len(timed_layer.weight_shapes())
+            expected[operation] = ["bfloat16"] * wrt_input + trained * wrt_weights
+        assert dtypes == expected, (timed_layer.name, dtypes)
+
+
 @in_process_of("tf")
 def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> None:
     check_operations(fixture, ("eager",))

@@ -84,6 +84,7 @@ def test_convolution_moves_its_input_its_output_and_its_weights() -> None:
     conv2 = split_layers(MODELS["lenet"])[2]
     values = 2 * (16 * 14 * 14 + 8 * 10 * 10) + 8 * 16 * 5 * 5 + 8
     assert conv2.min_bytes_moved("forward", 2) == conv2.min_bytes_moved("input gradient", 2) == 4 * values
+    assert conv2.min_bytes_moved("forward", 2, value_bytes=2) == 2 * values
     assert conv2.min_bytes_moved("activation", 2) is None
 
 

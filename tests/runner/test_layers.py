@@ -113,7 +113,11 @@ def test_layers_of_a_step_that_is_compiled_as_a_whole_are_not_timed(monkeypatch:
     assert whole.step_seconds == pytest.approx(2 * (plain.step_seconds or 0), rel=0.2)
 
 
-def test_layers_cannot_be_timed_with_a_pipeline_or_in_bf16() -> None:
-    for fields in ({"input": "pipeline"}, {"precision": "bf16"}):
-        with pytest.raises(BadInput, match="layers cannot be timed with"):
-            measured("fake", **fields)
+def test_layers_cannot_be_timed_with_a_pipeline() -> None:
+    with pytest.raises(BadInput, match="layers cannot be timed with an input pipeline: use --input preload"):
+        measured("fake", input="pipeline")
+
+
+def test_programs_of_operations_are_refused_in_bf16(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="--scripts writes programs that compute in float32"):
+        measured("fake", precision=("fp32", "bf16"), scripts_folder=tmp_path)

@@ -18,7 +18,7 @@ from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, Timed
 from polybench.engines.jax.device import count_allocations, cuda_devices, find_placement, set_precision
 from polybench.engines.jax.operations import layer_operations, step_operations
 from polybench.engines.jax.pipeline import Pipeline
-from polybench.engines.jax.training import State, compile_functions, make_optimizer, set_learning_rate
+from polybench.engines.jax.training import State, cast_inputs, compile_functions, make_optimizer, set_learning_rate
 from polybench.engines.job import EngineInfo, Job
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks, scheduled_steps
 from polybench.engines.shared.frameworks import explain_eager
@@ -54,11 +54,11 @@ class JaxEngine(Engine):
         self.timing_resolution = "step" if self._device.platform == "cpu" else "block"
         set_precision(job.dtype, job.workload.precision)
         bf16 = job.workload.precision == "bf16" and job.dtype == "float32"
+        self._compute_dtype = jnp.bfloat16 if bf16 else jnp.dtype(job.dtype)
 
         self._optimizer = make_optimizer(job.workload.optimizer)
-        dtype = jnp.bfloat16 if bf16 else job.dtype
         state_sharding = self._placement.state if self._placement.is_distributed else None
-        self._functions = compile_functions(job.model, self._optimizer, dtype, state_sharding)
+        self._functions = compile_functions(job.model, self._optimizer, self._compute_dtype, state_sharding)
         self.is_forward_pass = job.workload.is_forward_pass
         self._compiled = self._functions.logits if self.is_forward_pass else self._functions.step
         self._masks: dict[str, Any] = {}
@@ -181,11 +181,14 @@ class JaxEngine(Engine):
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
-        arrays = (as_input(array, self._job.dtype) for array in (x, dy))
+        arrays = (jax.device_put(as_input(array, self._job.dtype), self._device) for array in (x, dy))
+        inputs, gradient = (cast_inputs(array, self._compute_dtype) for array in arrays)
         calls = layer_operations(
             timed_layer,
             as_dtype(weights, self._job.dtype),
-            *jax.device_put(tuple(arrays), self._device),
+            inputs,
+            gradient,
+            self._compute_dtype,
             is_forward_pass=self.is_forward_pass,
         )
         return make_timed_operations(calls, lambda: None)

@@ -19,11 +19,12 @@ from polybench.networks.timed_layers import TimedLayer
 
 
 def layer_operations(
-    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, *, is_forward_pass: bool
+    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, compute_dtype: Any, *, is_forward_pass: bool
 ) -> dict[Operation, OperationCall]:
     """Compile each operation of a layer separately; a call overhead is subtracted from each.
 
-    A whole step is a single call. A gradient is the pullback of `jax.vjp`, with the saved forward pass.
+    A whole step is a single call. A gradient is the pullback of `jax.vjp`, with the saved forward pass. As in a step,
+    layers get and return values of the `compute_dtype`.
     """
     tensors = jax.device_put(dict(weights), x.device)
     trained = {name: tensors[name] for name in timed_layer.weight_shapes()}
@@ -31,8 +32,8 @@ def layer_operations(
 
     def apply(layers: Any, trained: Tensors, x: Any) -> Any:
         if is_forward_pass:
-            return Inference(trained, running).apply(layers, x)
-        return Training(trained, running, jax.random.key(0), {}).apply(layers, x)
+            return Inference(trained, running, compute_dtype).apply(layers, x)
+        return Training(trained, running, jax.random.key(0), {}, compute_dtype).apply(layers, x)
 
     calls: dict[Operation, OperationCall] = {
         "forward": _operation(lambda trained, x: apply(timed_layer.layers, trained, x), trained, x)

@@ -51,13 +51,9 @@ def compile_functions(
     The loss has the dtype of the weights. `state_sharding` is that of the state if there are several replicas.
     """
 
-    def cast_inputs(images: Any) -> Any:
-        """Cast images to the compute dtype; tokens stay integers, and their embedding casts its output."""
-        return images if jnp.issubdtype(images.dtype, jnp.integer) else images.astype(compute_dtype)
-
     def compute_loss(weights: Tensors, state: State, images: Any, labels: Any, masks: Tensors) -> Any:
         training = Training(weights, state.running, state.key, masks, compute_dtype)
-        logits = training.apply(model.layers, cast_inputs(images))
+        logits = training.apply(model.layers, cast_inputs(images, compute_dtype))
         logits = logits.astype(next(iter(weights.values())).dtype)
         return mean_loss(logits, labels, model.label_smoothing), (training.running, training.key)
 
@@ -74,13 +70,18 @@ def compile_functions(
         return loss, grads
 
     def logits(weights: Tensors, running: Tensors, images: Any) -> Any:
-        return Inference(weights, running, compute_dtype).apply(model.layers, cast_inputs(images))
+        return Inference(weights, running, compute_dtype).apply(model.layers, cast_inputs(images, compute_dtype))
 
     # Donating the state lets the new state reuse its memory without a copy.
     shardings = {} if state_sharding is None else {"out_shardings": state_sharding}
     return CompiledFunctions(
         jax.jit(step, donate_argnums=0, **shardings), jax.jit(gradients_only, **shardings), jax.jit(logits)
     )
+
+
+def cast_inputs(values: Any, compute_dtype: Any) -> Any:
+    """Cast images to the compute dtype; tokens stay integers, and their embedding casts its output."""
+    return values if jnp.issubdtype(values.dtype, jnp.integer) else values.astype(compute_dtype)
 
 
 def mean_loss(logits: Any, labels: Any, label_smoothing: float) -> Any:

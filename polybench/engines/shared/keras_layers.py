@@ -91,7 +91,7 @@ def build_network(model: Model, *, mask_batch_size: int | None, seed: int, lstm_
     generators are seeded with `seed` and the layer names.
     """
     builder = _Builder(mask_batch_size, seed, {}, lstm_options)
-    image = _input(model.input_shape, tokens=model.vocabulary_size is not None)
+    image = _input(model.input_shape, "int32" if model.vocabulary_size is not None else None)
     if any(isinstance(layer, _FUNCTIONS) for layer in model.layers):
         return Network(keras.Model(image, builder.apply(model.layers, image)), builder.named_layers)
     return Network(keras.Sequential([image, *builder.build_all(model.layers)]), builder.named_layers)
@@ -101,18 +101,18 @@ _FUNCTIONS = (spec.Residual, spec.Attention, spec.FirstPosition)
 """Layers that are functions of a symbolic input here."""
 
 
-def standalone_layers(sequence: Sequence[spec.Layer], shape: spec.Shape, lstm_options: Mapping[str, Any]) -> Network:
-    """Build the layers as a separate model for inputs of `shape` (canonical, of one image or sequence)."""
+def standalone_layers(
+    sequence: Sequence[spec.Layer], shape: spec.Shape, lstm_options: Mapping[str, Any], dtype: str
+) -> Network:
+    """Build the layers as a separate model for inputs of `shape` (canonical, of one image or sequence) and `dtype`."""
     builder = _Builder(mask_batch_size=None, seed=0, named_layers={}, lstm_options=lstm_options)
-    x = _input(shape, tokens=isinstance(sequence[0], spec.Embedding))
+    x = _input(shape, dtype)
     return Network(keras.Model(x, builder.apply(sequence, x)), builder.named_layers)
 
 
-def _input(shape: spec.Shape, *, tokens: bool) -> Any:
-    """Make the Keras input, channels last for images, of a canonical shape."""
-    if tokens:
-        return keras.Input(shape, dtype="int32", name=_INPUT)
-    return keras.Input((*shape[1:], shape[0]) if len(shape) == 3 else shape, name=_INPUT)
+def _input(shape: spec.Shape, dtype: str | None) -> Any:
+    """Make the Keras input, channels last for images, of a canonical shape; by default its dtype is Keras's float."""
+    return keras.Input((*shape[1:], shape[0]) if len(shape) == 3 else shape, dtype=dtype, name=_INPUT)
 
 
 def conventions(job: Job) -> NumericalConventions:

@@ -36,9 +36,10 @@ def layer_operations(
     """Build each operation of a layer as a separate graph function; a call overhead is subtracted from each.
 
     A whole step is a single call. If the step is eager, its operations are eager. The input `x` and the gradient `dy`
-    of the output are channels last.
+    of the output are channels last. In bf16, layers get bf16 from the layer before them, and the first one float32.
     """
-    network = standalone_layers([timed_layer.layer], timed_layer.input_shape, lstm_options)
+    x, dy = _in_compute_dtype(timed_layer, x, dy)
+    network = standalone_layers([timed_layer.layer], timed_layer.input_shape, lstm_options, x.dtype.name)
     for name, variable in network.variables(timed_layer.tensor_shapes()).items():
         value = to_keras(weights[name], None, is_table=name in tables([timed_layer.layer]))
         variable.assign(value.reshape(variable.shape))
@@ -72,6 +73,11 @@ def layer_operations(
                 call = call._replace(overhead=_graph_call(layer, x).run)
             calls[operation] = call
     return calls
+
+
+def _in_compute_dtype(timed_layer: TimedLayer, x: Any, dy: Any) -> tuple[Any, Any]:
+    dtype = keras.config.dtype_policy().compute_dtype
+    return tf.cast(x, dtype) if timed_layer.needs_input_gradient else x, tf.cast(dy, dtype)
 
 
 def step_operations(

@@ -83,7 +83,7 @@ class TorchEngine(Engine):
         self._state = self._network.tensors(job.model.state_shapes())
         self.set_initial_weights(weights)
         self._optimizer = make_optimizer(job.workload.optimizer, model.parameters(), foreach="foreach" in job.variants)
-        autocast = job.workload.precision == "bf16" and job.dtype == "float32"
+        self._autocast = autocast = job.workload.precision == "bf16" and job.dtype == "float32"
         self.is_forward_pass = job.workload.is_forward_pass
         wrapped = self._replicas.wrap(model, self._device)
         self._compute_loss = (
@@ -228,8 +228,15 @@ class TorchEngine(Engine):
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
         x_tensor, dy_tensor = (self._to_device(torch.from_numpy(array)) for array in (x, dy))
-        forward, layout = self.is_forward_pass, self._memory_format
-        calls = layer_operations(timed_layer, weights, x_tensor, dy_tensor, layout, is_forward_pass=forward)
+        calls = layer_operations(
+            timed_layer,
+            weights,
+            x_tensor,
+            dy_tensor,
+            self._memory_format,
+            is_forward_pass=self.is_forward_pass,
+            autocast=self._autocast,
+        )
         return make_timed_operations(calls, self._synchronize)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:

@@ -17,25 +17,37 @@ from polybench.networks.timed_layers import TimedLayer
 
 
 def layer_operations(
-    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, memory_format: Any, *, is_forward_pass: bool
+    timed_layer: TimedLayer,
+    weights: Weights,
+    x: Any,
+    dy: Any,
+    memory_format: Any,
+    *,
+    is_forward_pass: bool,
+    autocast: bool,
 ) -> dict[Operation, OperationCall]:
     """Build each operation of a layer for input `x` and gradient `dy` of its output, on their device.
 
     A gradient is `torch.autograd.grad` with respect to the input or to the weights only, after a forward pass
-    that is not timed.
+    that is not timed. With `autocast`, layers get bf16 from the layer before them, and the first one float32.
     """
+    in_step = torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=autocast)
     network = build_network(timed_layer.layers, timed_layer.input_shape, fixed_masks=False)
     module = network.module
     module.to(dy.device, dy.dtype, memory_format=memory_format)  # x may be tokens
     with torch.no_grad():
         for name, tensor in network.tensors(timed_layer.tensor_shapes()).items():
             tensor.copy_(torch.from_numpy(weights[name]))
+    if autocast and timed_layer.needs_input_gradient:
+        x = x.bfloat16()
+    overhead = _empty_autocast(x.device.type) if autocast else None
     if is_forward_pass:
         module.eval()
-        return {"forward": OperationCall(torch.inference_mode()(lambda: module(x)))}
+        return {"forward": OperationCall(torch.inference_mode()(in_step(lambda: module(x))), overhead)}
     x.requires_grad_(timed_layer.needs_input_gradient)
-    calls: dict[Operation, OperationCall] = {"forward": OperationCall(lambda: module(x))}
-    z, dz = module[0](x), dy
+    calls: dict[Operation, OperationCall] = {"forward": OperationCall(in_step(lambda: module(x)), overhead)}
+    z = in_step(module[0])(x)
+    dz = dy = dy.to(z.dtype)
     if timed_layer.has_relu:
         # A separate ReLU, not in place: its gradient is the same kernel.
         relu_input = z.detach().requires_grad_()
@@ -75,6 +87,13 @@ def _gradient(y: Any, inputs: list[Any], dy: Any) -> OperationCall:
 
 def _grad(y: Any, inputs: list[Any], dy: Any) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+
+@cache
+def _empty_autocast(device_type: str) -> Callable[[], Any]:
+    """Build an empty call under autocast, which a whole step enters only once."""
+    empty: Callable[[], Any] = torch.autocast(device_type, dtype=torch.bfloat16)(lambda: None)
+    return empty
 
 
 @cache
