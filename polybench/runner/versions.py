@@ -61,7 +61,7 @@ class Versions(NamedTuple):
         if self.checkout is None:
             if self.julia:
                 raise BadInput("releases of Julia packages cannot be listed: clone the package and use --checkout")
-            return _slice(_releases(self.package or ""), start, end, f"releases of {self.package}")
+            return self._releases_between(start, end)
         first, last = self.commit(start), self.commit(end)
         listed = _git(self.checkout, "rev-list", "--first-parent", "--reverse", f"{first}..{last}").split()
         if not listed:
@@ -75,9 +75,24 @@ class Versions(NamedTuple):
         if self.checkout is not None:
             return self.label("HEAD~1"), self.label("HEAD")
         releases = _releases(self.package or "")
+        releases = [release for release in releases if build_kind(release) == build_kind(releases[-1])]
         if len(releases) < 2:
             raise BadInput(f"{self.package} has {len(releases)} release: expected two or more")
         return releases[-2], releases[-1]
+
+    def _releases_between(self, start: str, end: str) -> list[str]:
+        """Return the releases from `start` to `end` whose build is of the same kind."""
+        self._check_builds(start, end)
+        releases = _slice(_releases(self.package or ""), start, end, f"releases of {self.package}")
+        return [release for release in releases if build_kind(release) == build_kind(start)]
+
+    def _check_builds(self, *releases: str) -> None:
+        """Raise BadInput for releases whose builds differ, for example one for CUDA and one for CPUs only."""
+        if len({build_kind(release) for release in releases}) > 1:
+            raise BadInput(
+                f"{' and '.join(releases)} are different builds of {self.package}, which the part after + names:"
+                " expected builds of one kind, such as 2.12.1+cpu and 2.13.0+cpu, or 2.12.1 and 2.13.0"
+            )
 
     def commit(self, name: str) -> str:
         """Return the 40 characters of a commit; BadInput if there is none of this name."""
@@ -98,6 +113,8 @@ class Versions(NamedTuple):
         Raises BadInput if both are the same, and BuildFailed.
         """
         labels = [self.label(base), self.label(other)]
+        if self.checkout is None:
+            self._check_builds(*labels)
         if labels[0] == labels[1]:
             raise BadInput(f"{base} and {other} are the same version: expected two")
         folders = {_environment_name(one): str(self.environment(one)) for one in labels}
@@ -124,7 +141,7 @@ class Versions(NamedTuple):
         pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "--disable-pip-version-check"]
         install = [*pip, "install", "--no-input"]
         if self.checkout is None:
-            requirement = f"{self.package}=={version}"
+            requirement = f"{self.package}==={version}"  # == prefers a build with a local tag, such as +cpu
             _run([*install, "--force-reinstall", "--no-deps", requirement], folder)
             _run([*install, requirement], folder)  # what it needs in another version
         else:
@@ -144,6 +161,11 @@ class Versions(NamedTuple):
         _run(["git", "clone", "--quiet", "--shared", "--no-checkout", str(self.checkout), str(source)], folder)
         _run(["git", "-C", str(source), "checkout", "--quiet", "--detach", self.commit(version)], folder)
         return source
+
+
+def build_kind(release: str) -> str:
+    """Return the letters of a release's local version tag: "cpu" for 2.13.0+cpu, "cu" for 2.13.0+cu130, else ""."""
+    return "".join(filter(str.isalpha, release.partition("+")[2]))
 
 
 def _environment_name(version: str) -> str:

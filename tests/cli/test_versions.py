@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from polybench.errors import BadInput
+from polybench.runner import versions
+from polybench.runner.versions import Versions
 from tests.commands import refused
 from tests.versioned_package import write_package
 
@@ -22,3 +27,31 @@ def test_a_version_is_not_compared_with_itself(tmp_path: Path) -> None:
     (commit,) = write_package(tmp_path / "package", [1.0])
     message = refused("versions", commit, "main", "--checkout", tmp_path / "package", "--engines", "fake")
     assert "are the same version" in message
+
+
+@pytest.mark.parametrize(
+    ("base", "head"), [("2.12.1", "2.13.0+cpu"), ("2.12.1+cpu", "2.13.0"), ("2.12.1+cpu", "2.13.0+cu130")]
+)
+def test_builds_of_different_kinds_are_not_compared(base: str, head: str) -> None:
+    message = refused("versions", base, head, "--package", "torch", "--engines", "torch")
+    assert f"{base} and {head} are different builds of torch" in message
+    with pytest.raises(BadInput, match="different builds of torch"):
+        Versions("torch").between(base, head)
+
+
+def test_releases_between_two_have_their_kind_of_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    releases = ["2.12.0", "2.12.0+cpu", "2.12.1", "2.12.1+cu126", "2.13.0", "2.13.0+cpu", "2.13.0+cu130"]
+    monkeypatch.setattr(versions, "_releases", lambda _package: releases)
+    assert Versions("torch").between("2.12.0", "2.13.0") == ["2.12.0", "2.12.1", "2.13.0"]
+    assert Versions("torch").between("2.12.0+cpu", "2.13.0+cpu") == ["2.12.0+cpu", "2.13.0+cpu"]
+    assert Versions("torch").newest() == ("2.12.1+cu126", "2.13.0+cu130")
+
+
+def test_a_release_without_a_tag_is_not_installed_as_a_build_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(versions, "_run", lambda command, _folder: commands.append(command))
+    (tmp_path / "lib/python3.11/site-packages").mkdir(parents=True)
+    Versions("torch")._build_python("2.13.0", tmp_path)
+    assert [command[-1] for command in commands[1:]] == ["torch===2.13.0"] * 2
