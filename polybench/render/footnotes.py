@@ -145,16 +145,17 @@ def _pipeline_notes(study: StudyDocument) -> Iterator[str]:
     """Compare the throughput of each input pipeline with that of its two stages alone."""
     for result in study.results:
         pipeline, rate = result.pipeline, result.items_per_second
-        if pipeline is None or rate is None:
+        if pipeline is None or rate is None or pipeline.slower_stage is None:
             continue
-        loading, training = pipeline.pipeline_items_per_second, pipeline.training_items_per_second
-        stage = "forward pass" if result.workload.is_forward_pass else "training"
-        if loading and training:
-            yield (
-                f"{result.configuration}: {units.format_count(rate)} images/s, "
-                f"{rate / min(loading, training):.0%} of the rate of its slower stage "
-                f"(input pipeline {units.format_count(loading)}, {stage} {units.format_count(training)})"
-            )
+        stages = {
+            "input pipeline": pipeline.pipeline_items_per_second,
+            "forward pass" if result.workload.is_forward_pass else "training": pipeline.training_items_per_second,
+        }
+        yield (
+            f"{result.configuration}: {units.format_count(rate)} images/s, "
+            f"{rate / pipeline.slower_stage:.0%} of the rate of its slower stage "
+            f"({', '.join(f'{stage} {units.format_count(of_stage or 0)}' for stage, of_stage in stages.items())})"
+        )
 
 
 def _gc_notes(study: StudyDocument) -> Iterator[str]:

@@ -27,6 +27,7 @@ def implausible_results(results: list[Result], model: Model, cache_bytes: int | 
         for text in (
             _above_peak(result, model),
             _below_memory_traffic(result, model, cache_bytes),
+            _above_slower_stage(result),
             _at_chance(result, model),
             _unmoved_loss(result),
         ):
@@ -65,6 +66,17 @@ def _below_memory_traffic(result: Result, model: Model, cache_bytes: int | None)
         f"a step of {units.format_seconds(result.step_time.median)} is shorter than its memory traffic allows:"
         f" {units.format_bytes(traffic)} of weights take {units.format_seconds(seconds)}:"
         " either the step leaves out work, or the peak is outdated: polybench peak --remeasure"
+    )
+
+
+def _above_slower_stage(result: Result) -> str | None:
+    """Report a training with an input pipeline that is faster than the pipeline alone, or than training alone."""
+    stage = result.pipeline.slower_stage if result.pipeline else None
+    if stage is None or result.items_per_second is None or result.items_per_second <= _NOISE * stage:
+        return None
+    return (
+        f"impossible: {result.items_per_second / stage:.0%} of the rate of its slower stage: other programs slowed down"
+        " the stage while it was measured alone; measure again on an idle machine: --wait-idle 60s"
     )
 
 

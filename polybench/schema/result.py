@@ -120,6 +120,12 @@ class Pipeline(msgspec.Struct, frozen=True):
     training_items_per_second: Positive | None = None
     """Training on preloaded batches."""
 
+    @property
+    def slower_stage(self) -> float | None:
+        """Items per second of the slower of its two stages: no step with the pipeline is faster than both."""
+        rates = self.pipeline_items_per_second, self.training_items_per_second
+        return min(rates) if all(rates) else None  # type: ignore[type-var]
+
 
 class Comparison(msgspec.Struct, frozen=True):
     """Speed relative to another configuration, the baseline; above 1 is faster."""

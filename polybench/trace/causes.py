@@ -6,6 +6,7 @@ dropout, which is random.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, get_args
@@ -261,7 +262,7 @@ def _statistics(comparison: Comparison, first: FirstDifference) -> Iterator[Caus
         if rest <= 1e-4 and 10 * rest + 1e-6 < abs(ratio - 1) < 0.5:
             n = 1 / abs(ratio - 1) + (1 if ratio > 1 else 0)
             if abs(n - round(n)) < max(0.02, 1e-5 * n**2):
-                evidence = f"the ratio is {ratio:.8g}, so n is {round(n)}"
+                evidence = f"the ratio is {ratio:.8g}, so n is {_known_digits(n, rest * n**2)}"
                 is_convention = [_is_keras(comparison.a), _is_keras(comparison.b)] == [ratio > 1, ratio < 1]
                 text = "{}'s running variance divides by n - 1, {}'s by n".format(*("BA" if ratio > 1 else "AB"))
                 yield Cause(text, evidence, "statistic", rest, is_convention=is_convention)
@@ -274,6 +275,12 @@ _NOT_UPDATED = "does not update its running statistics"
 
 def _is_keras(trace: Trace) -> bool:
     return trace.header.framework.startswith("keras")
+
+
+def _known_digits(n: float, error: float) -> str:
+    """Return a whole number without the digits that the error leaves open: 1027, known to 10, is about 1030."""
+    unknown = math.ceil(math.log10(2 * error)) if error >= 0.5 else 0
+    return f"about {round(n, -unknown):.0f}" if unknown else str(round(n))
 
 
 def _factor(a: Array, b: Array) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from polybench.networks import find_model
 from polybench.networks.keras_examples import MNIST_MLP
 from polybench.results.sanity import implausible_results
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import Result, TrainedEpoch, Training
+from polybench.schema.result import Pipeline, Result, TrainedEpoch, Training
 from tests.factories import WORKLOAD, measured, trainings
 
 LENET = find_model("lenet")
@@ -83,3 +83,14 @@ def test_a_loss_that_does_not_move_is_reported(loss: float, count: int) -> None:
 def test_an_incomplete_training_is_not_judged_by_its_loss() -> None:
     training = Training(0, [TrainedEpoch(1.0, [390.0], 2.31, None)], complete=False)
     assert not warnings(measured("torch/cpu", 0.0165, losses=[2.31], trainings=[training]))
+
+
+@pytest.mark.parametrize(("loading", "training"), [(25_000.0, 12_800 / 1.76), (12_800 / 1.76, 25_000.0)])
+def test_a_training_that_is_faster_than_its_slower_stage_is_reported(loading: float, training: float) -> None:
+    (text,) = warnings(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009, loading, training)))
+    assert text.startswith("torch/cpu: impossible: 176% of the rate of its slower stage: other programs slowed")
+
+
+def test_a_stage_that_is_as_fast_as_the_training_or_unknown_has_no_warning() -> None:
+    for rates in ((12_000.0, 25_000.0), (None, 5_000.0), (5_000.0, None)):
+        assert not warnings(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009, *rates)))
