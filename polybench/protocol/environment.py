@@ -160,9 +160,30 @@ def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Map
         for name, value in sorted(inherited_env_vars(user_environment).items())
         if (name.startswith(_RECORDED_PREFIXES) or name in _COMPILERS)
         and name not in worker_variables
-        and (not _SECRET_NAME.search(name) or _SWITCH.fullmatch(value))
-        and mask(value) == value
+        and not _may_be_secret(name, value)
     }
+
+
+def overridden_env_vars(
+    user_environment: Mapping[str, str], worker_variables: Mapping[str, str]
+) -> dict[str, tuple[str, str | None]]:
+    """Return the user's variables that a worker does not inherit: the user's value and the worker's, None if unset.
+
+    The GPUs that are hidden from a worker on the CPU are left out.
+    """
+    worker = {**inherited_env_vars(user_environment), **worker_variables}
+    return {
+        name: (value, worker.get(name))
+        for name, value in sorted(user_environment.items())
+        if (name in worker_variables or name.startswith(_RESERVED_PREFIXES))
+        and worker.get(name) != value
+        and not (name == "CUDA_VISIBLE_DEVICES" and not worker[name])
+        and not _may_be_secret(name, value)
+    }
+
+
+def _may_be_secret(name: str, value: str) -> bool:
+    return bool(_SECRET_NAME.search(name) and not _SWITCH.fullmatch(value)) or mask(value) != value
 
 
 def _preload_variables(variants: tuple[str, ...]) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from polybench.engines.cuda_levels import was_never_run
 from polybench.errors import mask
@@ -14,7 +15,9 @@ from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
 from polybench.planning.estimate import start_seconds
 from polybench.planning.plan import Plan
+from polybench.protocol.environment import overridden_env_vars
 from polybench.results.document import DocumentHeader
+from polybench.results.run_state import ConfigurationRun
 from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.scratch import exclusive_lock, scratch_folder
@@ -82,9 +85,24 @@ def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
             f"polybench's tests have never run {', '.join(never_run)} on a GPU: please open an issue with this study,"
             " saved with --anonymous"
         )
+    if overridden := _overridden_variables(state.runs, os.environ):
+        state.warn(f"workers get other values than your environment has: {overridden}")
     threads = state.plan.workload.threads
     if threads > (usable := host.usable_threads()):
         state.warn(f"{threads} threads on {usable} usable cores: expect slow steps with varying times")
+
+
+def _overridden_variables(runs: Sequence[ConfigurationRun], user_environment: Mapping[str, str]) -> str:
+    """List the user's variables that workers get with another value, or not at all, with both values."""
+    configurations: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        for name, (value, used) in overridden_env_vars(user_environment, run.env_vars).items():
+            change = "removed" if used is None else f"set to {used}"
+            configurations.setdefault((f"{name}={value}", change), []).append(run.configuration.name)
+    return "; ".join(
+        f"{given} ({change}{' for ' + ', '.join(names) if len(names) < len(runs) else ''})"
+        for (given, change), names in configurations.items()
+    )
 
 
 def _warn_about_data(state: StudyState, study_file: StudyFileMetadata) -> None:

@@ -20,6 +20,7 @@ from polybench.protocol.environment import (
     TUNABLES,
     inherited_env_vars,
     malloc_env_vars,
+    overridden_env_vars,
     recorded_env_vars,
     worker_environment,
 )
@@ -112,6 +113,27 @@ NOT_OF_A_SINGLE_MACHINE = re.compile(
     r"UNSAFE_SKIP_FSDP|USE_LIBUV|USER|VIRTUAL_ENV|WHEEL|WINDOWS|WORLD|XDG|ZE"
 )
 """Variables of clusters, other processors, builds, tests, logs and folders."""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "used"),
+    [
+        ("OMP_NUM_THREADS", "8", "3"),
+        ("MKL_NUM_THREADS", "1", "3"),
+        ("KERAS_BACKEND", "jax", "tensorflow"),
+        ("MALLOC_ARENA_MAX", "1", None),
+        ("OMP_PROC_BIND", "close", None),
+        (TUNABLES, "glibc.malloc.check=3", malloc_env_vars("retain", {})[TUNABLES]),
+    ],
+)
+def test_a_variable_that_a_worker_gets_with_another_value_is_named(name: str, value: str, used: str | None) -> None:
+    worker = worker_environment(ENGINES["tf"], "cpu", 3)
+    inherited = {"TF_ENABLE_ONEDNN_OPTS": "0", "JULIA_NUM_THREADS": "3", "CUDA_VISIBLE_DEVICES": "1", "HOME": "/"}
+    assert overridden_env_vars(inherited | {name: value}, worker) == {name: (value, used)}
+
+
+def test_an_overridden_value_that_may_be_secret_is_not_named() -> None:
+    assert overridden_env_vars({"MALLOC_TOKEN": "abc"}, {}) == {}
 
 
 @pytest.mark.parametrize("framework", ["jax", "keras", "tensorflow", "torch"])

@@ -147,6 +147,7 @@ def test_an_unwritable_results_folder_is_reported_before_measuring(tmp_path: Pat
 
 
 def test_caveats_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1234")
     monkeypatch.setattr(host, "usable_threads", lambda: 1)
     listener = RecordingProgress()
     with exclusive_lock():
@@ -157,6 +158,7 @@ def test_caveats_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 threads on 1 usable cores" in text
     assert "margin of error of speedups above" in text
     assert "fake/cpu has an injected delay of 50% per step" in text
+    assert "workers get other values than your environment has: OMP_NUM_THREADS=1234 (set to " in text
     assert listener.warnings == result.warnings
 
 
