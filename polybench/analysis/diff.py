@@ -90,7 +90,11 @@ def diff(
         tolerance=tolerance,
         changed=changed,
         rows=rows,
-        warnings=[*([f"inconclusive: {machine}"] if machine else []), *machine_warnings(rows)],
+        warnings=[
+            *([f"inconclusive: {machine}"] if machine else []),
+            *machine_warnings(rows),
+            *_suggest_versions(rows, tolerance),
+        ],
     )
 
 
@@ -277,6 +281,27 @@ def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[
         if reason and not differs:
             verdict = "inconclusive"
         yield msgspec.structs.replace(row, verdict=verdict, q_value=rate, reason=None if differs else reason)
+
+
+def _suggest_versions(rows: Sequence[DiffRow], tolerance: float) -> Iterator[str]:
+    """Suggest to measure side by side if a row that changed may differ by more than the tolerance."""
+    judged = [row for row in rows if row.q_value is not None]
+    undecided = [
+        row for row in judged if row.verdict == "inconclusive" or (row.changed and row.verdict == "no difference")
+    ]
+    open_change = max(map(_largest_change, undecided), default=0.0)
+    if open_change > tolerance:
+        yield (
+            f"studies of different times leave changes of up to {100 * open_change:.2g}% open: polybench versions"
+            " measures two versions side by side and finds smaller ones:"
+            " polybench versions OLD NEW --package NAME, or --checkout FOLDER"
+        )
+
+
+def _largest_change(row: DiffRow) -> float:
+    """Return the largest relative change of the step time that the interval of the verdict contains."""
+    low, high = row.corrected_ci95 or row.ci95 or (1.0, 1.0)
+    return max(high, 1 / low) - 1
 
 
 def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:

@@ -78,6 +78,30 @@ def with_step_times(result: Result, seconds: list[list[list[float]]]) -> Result:
     )
 
 
+def test_versions_is_suggested_if_a_change_may_be_larger_than_the_tolerance() -> None:
+    found = diff(both(0.0100), both(0.0103, versions={"torch": "2.13.0"}))
+    assert only_row_of(found, "torch/cpu").verdict == "no difference"
+    (text,) = [text for text in found.warnings if "polybench versions" in text]
+    low, high = only_row_of(found, "torch/cpu").corrected_ci95 or (0.0, 0.0)
+    assert f"changes of up to {100 * (max(high, 1 / low) - 1):.2g}% open" in text
+    assert "polybench versions OLD NEW --package NAME" in text
+
+
+@pytest.mark.parametrize("seconds", [0.0140, 0.0060])
+def test_versions_is_not_suggested_for_a_change_that_was_found(seconds: float) -> None:
+    found = diff(both(0.0100), both(seconds, versions={"torch": "2.13.0"}))
+    assert not any("polybench versions" in text for text in found.warnings)
+
+
+def test_versions_is_not_suggested_for_a_change_below_the_tolerance() -> None:
+    found = diff(both(0.0100), both(0.0100, versions={"torch": "2.13.0"}), tolerance=0.5)
+    assert not any("polybench versions" in text for text in found.warnings)
+
+
+def only_row_of(document: DiffDocument, configuration: str) -> DiffRow:
+    return next(row for row in document.rows if row.configuration == configuration)
+
+
 def test_drift_of_a_device_is_estimated_from_its_own_configurations() -> None:
     """Slow down all engines on the CPU but none on the GPU, and vice versa."""
     cpu = [measured(f"{name}/cpu", 0.02) for name in ("torch", "tf", "flux")]
