@@ -26,7 +26,7 @@ def variables() -> dict[str, str]:
     except EngineUnavailable:
         return {}
     # The empty entry stands for Julia's own depots.
-    user_depots = os.environ.get("JULIA_DEPOT_PATH", f"{Path.home() / '.julia'}:")
+    user_depots = os.environ.get("JULIA_DEPOT_PATH") or julia.depot or f"{Path.home() / '.julia'}:"
     try:
         check(julia)
         julia = own_environment(julia, DEPOT / "project")

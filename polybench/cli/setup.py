@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polybench.cli.output import echo
+from polybench.engines import ENGINES
 from polybench.errors import BadInput, EngineUnavailable
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def flux(
                 _print(step)
             return
         with setup.set_up(chosen, _print, more=extra, offline=offline) as ready:
-            _test(ready)
+            _test(ready, extra)
         if julia or project or saved_julia():
             _print(f"saved in {setup.save(ready)}")
     except EngineUnavailable as missing:
@@ -100,16 +101,30 @@ def _is_complete(extra: Sequence[str]) -> bool:
     return True
 
 
-def _test(julia: Julia) -> None:
-    """Train two steps in a worker that uses this Julia."""
-    from polybench.engines.flux.julia.discovery import ENGINE, EXECUTABLE, FOUND_BY, PROJECT
+def _test(julia: Julia, more: Sequence[str]) -> None:
+    """Train two steps in a worker of flux that uses this Julia, and in one of each engine or variant of `more`."""
+    from polybench.engines.flux.julia.discovery import ENGINE, EXECUTABLE, FOUND_BY, PACKAGE_BY_VARIANT, PROJECT
     from polybench.runner import doctor
 
-    _print("training two steps")
-    os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
-    prepared = doctor.smoke_test(ENGINE)
-    losses = ", ".join(f"{loss:.4f}" for loss in prepared.losses)
-    _print(f"flux runs: first step {prepared.startup.first_step_seconds:.1f} s, losses {losses}")
+    os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by, **julia.variables}
+    added = [name for name, package in PACKAGE_BY_VARIANT.items() if package in more]
+    for name in (ENGINE, *(name if name in ENGINES else f"{ENGINE}+{name}" for name in added)):
+        _print(f"training two steps of {name}")
+        prepared = doctor.smoke_test(name)
+        losses = ", ".join(f"{loss:.4f}" for loss in prepared.losses)
+        _print(f"{name} runs: first step {prepared.startup.first_step_seconds:.1f} s, losses {losses}")
+    for name in added:
+        _print(f"{PACKAGE_BY_VARIANT[name]} is for: {_use_of(name)}")
+
+
+def _use_of(name: str) -> str:
+    """Return what an engine or a variant of flux does, with the command that measures it."""
+    from polybench.engines.flux.julia.discovery import ENGINE
+
+    if name in ENGINES:
+        return f"{ENGINES[name].summary}; polybench compare --engines {name},{ENGINE}"
+    variant = ENGINES[ENGINE].variants[name]
+    return f"{variant.summary}; polybench compare --engines {ENGINE},{ENGINE}+{name}"
 
 
 def _print(text: str) -> None:

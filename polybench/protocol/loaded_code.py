@@ -29,8 +29,8 @@ from polybench.data import supervisor
 
 _MEMORY_MAPS = Path("/proc/self/maps")
 
-_POLYBENCH_JULIA_CACHE = re.compile(r"/compiled/v[\d.]+/PolyBench/")
-"""Julia's compiled code of polybench's own package, which a cold start does not use."""
+_POLYBENCH_JULIA_CACHE = re.compile(r"/compiled/v[\d.]+/PolyBench\w*/")
+"""Julia's compiled code of polybench's own package and its extensions, which a cold start does not use."""
 
 _WITHOUT_CODE: tuple[object, ...] = (BuiltinImporter, FrozenImporter)
 """Loaders of code that is part of Python."""

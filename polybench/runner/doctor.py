@@ -270,8 +270,12 @@ _TIMEOUT_SECONDS = 600.0
 _STEPS, _BATCH_SIZE = 2, 8
 
 
-def smoke_test(engine: str) -> Prepared:
-    """Train two steps on random images, and return startup times and losses; raise EngineUnavailable if it fails."""
+def smoke_test(name: str) -> Prepared:
+    """Train two steps of an engine (with variants: `flux+enzyme`) on random images; return startup times and losses.
+
+    Raises EngineUnavailable if it fails.
+    """
+    engine, *variants = name.split("+")
     model, spec = MODELS["lenet"], ENGINES[engine]
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (_STEPS * _BATCH_SIZE, *model.input_shape), dtype=np.uint8)
@@ -283,8 +287,9 @@ def smoke_test(engine: str) -> Prepared:
         epoch = write_epoch(Dataset("synthetic", "noise", pixels, labels, ""), order, folder)
         weights: dict[str, Any] = dict(initial_weights(model, 0))
         np.savez(folder / "weights.npz", **weights)
-        job = Job(model, workload, "cpu", "float32")
-        with WorkerProcess(worker_environment(spec, "cpu", threads), folder / "log") as worker:
+        job = Job(model, workload, "cpu", "float32", tuple(variants))
+        environment = worker_environment(spec, "cpu", threads, tuple(variants))
+        with WorkerProcess(environment, folder / "log") as worker:
             try:
                 worker.request(calls.load(spec.factory), _TIMEOUT_SECONDS)
                 prepare = calls.prepare(job, str(folder / "weights.npz"), epoch, _STEPS)

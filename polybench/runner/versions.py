@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -153,7 +154,11 @@ class Versions(NamedTuple):
         own_environment(julia, folder)
         source = self.clone(version, folder)
         code = "using Pkg; Pkg.develop(path = ARGS[1]); Pkg.precompile()"
-        _run([julia.executable, "--startup-file=no", f"--project={folder}", "-e", code, str(source)], folder)
+        _run(
+            [julia.executable, "--startup-file=no", f"--project={folder}", "-e", code, str(source)],
+            folder,
+            julia.variables,
+        )
 
     def clone(self, version: str, folder: Path) -> Path:
         """Clone the checkout into the folder at a commit; packages may derive their version from its history."""
@@ -207,11 +212,11 @@ def _is_ancestor(checkout: Path, first: str, last: str) -> bool:
     return subprocess.run(command, check=False).returncode == 0
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, variables: Mapping[str, str] = MappingProxyType({})) -> None:
     """Run an installer; its output goes to a file in the environment's folder."""
     log = folder / "build.log"
     with log.open("ab") as output:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict(variables)
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, check=False
         )

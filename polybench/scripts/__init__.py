@@ -205,7 +205,8 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
     check(julia := find(), (*PACKAGES, *SCRIPT_PACKAGES))
     julia_threads, _ = threads(workload.threads, configuration.variants)
     options = [f"--project={julia.project}", "--startup-file=no", f"--threads={julia_threads}"]
-    return script, [julia.executable, *options, str(script)]
+    environment = [f"{name}={value}" for name, value in julia.variables.items()]
+    return script, [*(["env", *environment] if environment else []), julia.executable, *options, str(script)]
 
 
 def extension(configuration: Configuration) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polybench.engines.flux.engine import FluxEngine
-from polybench.engines.flux.julia import environment
+from polybench.engines.flux.julia import discovery, environment
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, Julia
 from polybench.engines.flux.julia.environment import start_julia
 from polybench.errors import EngineUnavailable
@@ -151,3 +151,7 @@ def test_julia_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(environment, "own_environment", lambda julia: julia)
     with pytest.raises(EngineUnavailable, match=r"Julia \(/some/julia, from a test\) does not start: "):
         start_julia(Julia("/some/julia", "/some", "a test"))
+    monkeypatch.setattr(discovery, "absent_packages", lambda julia: ["Flux", "Zygote"])
+    with pytest.raises(EngineUnavailable, match=r"does not start: its depots lack Flux, Zygote$") as caught:
+        start_julia(Julia("/some/julia", "/some", "a test"))
+    assert caught.value.hint.startswith("set JULIA_DEPOT_PATH to the depot that has them, then: polybench setup flux")

@@ -32,6 +32,8 @@ EXECUTABLE, PROJECT = "PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT"
 VARIABLES = f"{EXECUTABLE} and {PROJECT}"
 FOUND_BY = "POLYBENCH_JULIA_FOUND_BY"
 """Variable with the source of the other two, which a worker always gets."""
+DEPOT = "JULIA_DEPOT_PATH"
+"""Variable with the folders of Julia's packages, separated by colons."""
 ENVIRONMENT = "--env"
 """Source of a project that is a study's environment."""
 
@@ -53,13 +55,14 @@ PROJECT_FILES = ("JuliaProject.toml", "Project.toml")
 
 _FLUX_WITH_TRAINSTEP = (0, 16, 11)
 _VERSION_SECONDS = 20.0
+_PACKAGES_SECONDS = 60.0
 
 
 class Julia(NamedTuple):
     """An executable, the project (folder) whose packages it loads, and how polybench found them.
 
     `library` and `bindir` are the paths of its libjulia and its executable's folder, if setup saved them.
-    Without them, each worker starts a second Julia to find them.
+    Without them, each worker starts a second Julia to find them. `depot` is the value of DEPOT during setup, if any.
     """
 
     executable: str
@@ -67,6 +70,12 @@ class Julia(NamedTuple):
     found_by: str
     library: str | None = None
     bindir: str | None = None
+    depot: str | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of the environment in which this Julia finds its packages; the user's DEPOT goes first."""
+        return {DEPOT: self.depot} if self.depot and DEPOT not in os.environ else {}
 
     @property
     def description(self) -> str:
@@ -153,7 +162,8 @@ def saved_julia() -> Julia | None:
     for name in ("julia", "project"):
         if name not in table:
             raise EngineUnavailable(f"{file} has a [{ENGINE}] without {name!r}", SETUP)
-    return Julia(table["julia"], table["project"], str(file), table.get("library"), table.get("bindir"))
+    optional = (table.get(name) for name in ("library", "bindir", "depot"))
+    return Julia(table["julia"], table["project"], str(file), *optional)
 
 
 def save_julia(julia: Julia | None) -> Path:
@@ -161,7 +171,10 @@ def save_julia(julia: Julia | None) -> Path:
     tables, file = _configuration(), configuration_file()
     tables.pop(ENGINE, None)
     if julia is not None:
-        paths = {"julia": julia.executable, "project": julia.project, "library": julia.library, "bindir": julia.bindir}
+        paths = {
+            "julia": julia.executable, "project": julia.project, "library": julia.library, "bindir": julia.bindir,
+            "depot": os.environ.get(DEPOT) or julia.depot,
+        }  # fmt: skip
         tables[ENGINE] = {name: path for name, path in paths.items() if path}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -329,6 +342,19 @@ def _read(file: Path, hint: str = SETUP) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise EngineUnavailable(f"{file} cannot be read: {error}", hint) from error
+
+
+def run(julia: Julia, code: str, seconds: float, *options: str) -> str:
+    """Run a line of Julia in the project and return its output; empty if it fails or takes longer."""
+    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", *options, "-e", code]
+    done = supervisor.run(command, seconds, env={**os.environ, **julia.variables})
+    return "" if done.returncode else done.stdout
+
+
+def absent_packages(julia: Julia) -> list[str]:
+    """Return the packages of the project's manifest whose files are in no depot."""
+    code = "using Pkg; foreach(p -> isdir(p.source) || println(p.name), values(Pkg.dependencies()))"
+    return sorted(run(julia, code, _PACKAGES_SECONDS).split())
 
 
 def first_error_line(error: Exception) -> str:

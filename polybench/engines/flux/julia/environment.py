@@ -71,6 +71,7 @@ def environment(
         EXECUTABLE: julia.executable,
         PROJECT: julia.project,
         FOUND_BY: julia.found_by,
+        **julia.variables,
         **_library(julia),
         **({REQUESTED_PACKAGES: ",".join(packages)} if packages else {}),
         "JULIA_NUM_THREADS": julia_threads,
@@ -119,9 +120,11 @@ def start_julia(julia: Julia) -> Any:
     try:
         import juliacall
     except Exception as error:
+        absent = discovery.absent_packages(julia)
+        reason = f"its depots lack {', '.join(absent)}" if absent else discovery.first_error_line(error)
+        hint = f"set {discovery.DEPOT} to the depot that has them, then: " if absent else ""
         raise EngineUnavailable(
-            f"Julia ({julia.executable}, from {julia.found_by}) does not start: {discovery.first_error_line(error)}",
-            julia.setup,
+            f"Julia ({julia.executable}, from {julia.found_by}) does not start: {reason}", f"{hint}{julia.setup}"
         ) from error
     return juliacall.Main
 

@@ -82,6 +82,23 @@ def planned_steps(julia: Julia | None, more: Sequence[str] = ()) -> Iterator[str
         if missing := missing_packages(julia, more):
             yield f"would install {', '.join(missing)} with dependencies in {julia.project}"
     yield "would precompile the packages, and train two steps"
+    yield f"would write: {', '.join(_written_files(julia, more))}"
+
+
+def _written_files(julia: Julia | None, more: Sequence[str]) -> list[str]:
+    """List the files that setup would write, or folders whose files have names of juliapkg and Julia."""
+    from juliapkg.state import STATE
+
+    managed = julia is None or julia.found_by == "juliapkg"
+    project = Path(STATE["project"] if julia is None else julia.project)
+    files = []
+    if julia is None or missing_packages(julia, more):
+        files = [project / name for name in ("Project.toml", "Manifest.toml", "lock.pid", "pyjuliapkg/meta.json")]
+        files += [project / "pyjuliapkg/juliapkg.json"] if more else []
+    files += [environments_folder()]
+    files += [] if managed and not discovery.saved_julia() else [discovery.configuration_file()]
+    depot = os.environ.get(discovery.DEPOT) or (julia and julia.depot) or str(Path.home() / ".julia")
+    return [*map(str, files), f"packages and compiled code in {depot.split(os.pathsep)[0]}"]
 
 
 def missing_packages(julia: Julia, more: Sequence[str] = ()) -> list[str]:
@@ -151,6 +168,7 @@ def _install(julia: Julia | None, print_line: PrintFunction, more: Sequence[str]
         missing = ", ".join(missing_packages(julia, more))
         print_line(f"installing {missing} with dependencies in {julia.project} (at most 100 packages, 100 MB)")
     settings = {"PYTHON_JULIAPKG_OFFLINE": "no"}  # otherwise juliapkg leaves the packages alone
+    settings |= julia.variables if julia else {}
     if julia and julia.found_by != "juliapkg":
         settings |= {"PYTHON_JULIAPKG_EXE": julia.executable, "PYTHON_JULIAPKG_PROJECT": julia.project}
     package = discovery.package_project()
@@ -161,6 +179,11 @@ def _install(julia: Julia | None, print_line: PrintFunction, more: Sequence[str]
                 juliapkg.add(name, package["weakdeps"][name], version=discovery.bounds()[name])
             juliapkg.resolve(force=True)  # it detects changes of its list, but not of its project
     except Exception as error:  # juliapkg raises plain Exceptions and errors of its downloads
+        if julia and (unknown := _unregistered(julia, more)):
+            raise EngineUnavailable(
+                f"no package registry of this Julia has {', '.join(unknown)}",
+                f"add a registry that has them, or add them to {julia.project} with Pkg.develop, then: {julia.setup}",
+            ) from error
         if isinstance(error, subprocess.CalledProcessError):  # its message contains the whole script
             message = f"Julia ended with code {error.returncode}"
         else:
@@ -172,6 +195,17 @@ def _install(julia: Julia | None, print_line: PrintFunction, more: Sequence[str]
         ) from error
     if julia is None:
         save_julia(None)  # a saved Julia that no longer exists
+
+
+def _unregistered(julia: Julia, more: Sequence[str]) -> list[str]:
+    """Return the missing packages that no registry on this machine has; empty if Julia does not say."""
+    names = ", ".join(f'"{name}"' for name in missing_packages(julia, more))
+    code = (
+        "using Pkg; registries = Pkg.Registry.reachable_registries();"
+        " known(name) = any(one -> !isempty(Pkg.Registry.uuids_from_name(one, name)), registries);"
+        f" foreach(println, filter(!known, String[{names}]))"
+    )
+    return discovery.run(julia, code, _PROBE_SECONDS).split()
 
 
 @contextlib.contextmanager
@@ -242,7 +276,8 @@ def _precompile(julia: Julia, *, offline: bool) -> None:
     """Compile the packages and PolyBench, including the first step of `lenet`."""
     code = f"using Pkg; Pkg.precompile(); using {discovery.NAME}"
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-e", code]
-    done = subprocess.run(command, env=os.environ | _pkg_variables(offline), stdout=_STANDARD_ERROR, check=False)
+    environment = os.environ | julia.variables | _pkg_variables(offline)
+    done = subprocess.run(command, env=environment, stdout=_STANDARD_ERROR, check=False)
     if done.returncode:
         reason = f"the packages could not be precompiled: Julia ended with code {done.returncode}"
         raise EngineUnavailable(reason, "read its output above, then run setup again")

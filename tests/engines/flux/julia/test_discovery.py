@@ -57,6 +57,12 @@ def test_single_variable_is_an_error(present: str, missing: str, monkeypatch: py
     assert caught.value.hint == f"set {missing}, or unset {present}"
 
 
+def test_packages_without_files_in_any_depot_are_listed(executable: Make, project: Make) -> None:
+    julia = Julia(executable(then="printf 'Zygote\\nFlux\\n'"), project(), "a test")
+    assert discovery.absent_packages(julia) == ["Flux", "Zygote"]
+    assert discovery.absent_packages(julia._replace(executable=executable(then="echo Flux; exit 1"))) == []
+
+
 def test_saved_julia_is_second() -> None:
     file = save_julia(SAVED)
     assert find() == SAVED._replace(found_by=str(file))

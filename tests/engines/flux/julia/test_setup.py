@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.engines.flux.julia import setup as julia_setup
 from polybench.engines.flux.julia.discovery import Julia, bounds, configuration_file, package_folder, saved_julia
-from polybench.engines.flux.julia.environment import environments_folder, own_environment
+from polybench.engines.flux.julia.environment import environment, environments_folder, own_environment
 from polybench.errors import EngineUnavailable
 from polybench.runner import doctor
 from tests.engines.flux.julia.conftest import COMPLETE, Make
@@ -104,6 +104,56 @@ def test_given_julia_is_tested_and_saved_without_a_network(executable: Make, pro
     assert "flux runs: first step 0.5 s, losses 2.3000, 2.2000" in output
 
 
+def test_the_depot_is_saved_and_found_again(
+    executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    julia, depot = executable(then=f'echo "depot $JULIA_DEPOT_PATH" >> {tmp_path}/calls'), f"{tmp_path}/depot:"
+    monkeypatch.setenv("JULIA_DEPOT_PATH", depot)
+    assert setup("--julia", julia, "--project", project())[0] == 0
+    for name in ("JULIA_DEPOT_PATH", "PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT"):  # as in a new shell
+        monkeypatch.delenv(name)
+    saved = saved_julia()
+    assert saved is not None
+    assert saved.variables == {"JULIA_DEPOT_PATH": depot}
+    assert environment("cpu", 2, ())["JULIA_DEPOT_PATH"] == depot
+    (tmp_path / "calls").unlink()
+    assert setup()[0] == 0  # precompiles with the saved one
+    assert f"depot {depot}" in calls(tmp_path)
+    assert saved_julia() == saved
+    monkeypatch.setenv("JULIA_DEPOT_PATH", "/another")
+    assert saved.variables == {}
+    assert "JULIA_DEPOT_PATH" not in environment("cpu", 2, ())
+
+
+def test_a_package_that_no_registry_has_is_named(executable: Make, project: Make) -> None:
+    then = 'case "$*" in *Pkg.add*) exit 1 ;; *reachable_registries*) case "$*" in *Lux*) echo Lux ;; esac ;; esac'
+    folder = project()
+    code, output = setup("--julia", executable(then=then), "--project", folder, "--add-package", "Lux")
+    assert code == 4
+    last = output.strip().splitlines()[-1]
+    assert last.startswith("flux is not set up: no package registry of this Julia has Lux; fix it with: add a registry")
+    assert f"Pkg.develop, then: polybench setup flux --julia {executable()} --project {folder}" in last
+
+
+def test_setup_ends_with_what_an_added_package_is_for(
+    executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested = []
+    prepared = SimpleNamespace(startup=SimpleNamespace(first_step_seconds=0.5), losses=[2.3, 2.2])
+    monkeypatch.setattr(doctor, "smoke_test", lambda name: tested.append(name) or prepared)
+    packages = COMPLETE | {"Lux": "1.31.4", "Mooncake": "0.5.45"}
+    more = ("--add-package", "Lux", "--add-package", "Mooncake")
+    code, output = setup("--julia", executable(), "--project", project(packages), *more)
+    assert code == 0, output
+    assert tested == ["flux", "lux", "flux+mooncake"]
+    assert "Lux is for: " in output
+    assert "polybench compare --engines lux,flux" in output
+    assert (
+        "Mooncake is for: gradients by Mooncake.jl (`AutoMooncake()`); polybench compare --engines flux,flux+mooncake"
+        in output
+    )
+
+
 @pytest.mark.parametrize("packages", [{}, FLUX_ONLY, OLD_PYTHONCALL])
 def test_juliapkg_adds_missing_packages_to_the_given_project(
     packages: dict[str, str], installing: Make, project: Make, tmp_path: Path
@@ -148,7 +198,7 @@ def test_indirect_packages_are_added_and_stay_when_juliapkg_resolves_again(insta
         ("Pkg.precompile(); using", "the packages could not be precompiled: Julia ended with code 1"),
         ("nothing", "lacks Mooncake"),
         (EngineUnavailable("the worker crashed", "none"), "the worker crashed"),
-        (KeyboardInterrupt("Ctrl-C"), "training two steps"),
+        (KeyboardInterrupt("Ctrl-C"), "training two steps of flux"),
     ],
 )
 def test_failed_addition_leaves_the_project_as_it_was(
@@ -186,6 +236,8 @@ def test_dry_run_reports_steps_and_changes_nothing(executable: Make, project: Ma
     code, output = setup("--julia", executable(), "--project", folder, "--dry-run")
     assert code == 0
     assert f"would install JSON, PythonCall, PrecompileTools, NPZ with dependencies in {folder}" in output
+    for file in (f"{folder}/Project.toml", f"{folder}/Manifest.toml", environments_folder(), configuration_file()):
+        assert str(file) in output.splitlines()[-1]
     assert "Pkg" not in calls(tmp_path)
     assert (files(folder), saved_julia()) == (before, None)
 
@@ -259,7 +311,7 @@ def test_juliapkg_finds_julia_and_replaces_a_saved_one_that_is_gone(
     assert f"project {tmp_path}/juliapkg, from juliapkg" in output
     assert saved_julia() is None
     assert setup("--if-missing") == (0, "")
-    assert len(setup("--dry-run")[1].splitlines()) == 2  # the Julia, and the precompilation
+    assert len(setup("--dry-run")[1].splitlines()) == 3  # the Julia, the precompilation, and the files
 
 
 @pytest.mark.usefixtures("no_network")
