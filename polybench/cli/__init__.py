@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 import traceback
 import warnings
@@ -14,7 +13,6 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand
 
-from polybench import errors
 from polybench.cli.allocations import allocations
 from polybench.cli.bisect import bisect
 from polybench.cli.columns import columns
@@ -158,21 +156,8 @@ def _report_usage(error: Any) -> int:
     if context is None or not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # the help
         return int(error.exit_code)
-    message = _renamed(error, context) or error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".")
     return _report(f"error: {message}; see {context.command_path} --help", int(error.exit_code))
-
-
-def _renamed(error: Any, context: Any) -> str | None:
-    """Return the message for an option or command that has a new name, if the error is about one."""
-    option = getattr(error, "option_name", "")
-    if (new := errors.OLD_OPTIONS.get(option)) is not None:
-        known = {spelling for parameter in context.command.params for spelling in parameter.opts}
-        if new in known or not new.startswith("-"):
-            return f"no such option {option}: it is now {new}"
-    match = re.search(r"No such command '(\w+)'", error.format_message())
-    if match and (new := errors.OLD_COMMANDS.get(match[1])) is not None:
-        return f"no such command {match[1]}: it is now {new}"
-    return None
 
 
 _show_any_warning = warnings.showwarning

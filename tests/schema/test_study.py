@@ -80,12 +80,10 @@ def test_a_newer_schema_is_an_error_with_a_fix() -> None:
 
 
 @pytest.mark.parametrize("kind", [*DOCUMENT_KINDS, "limit"])
-def test_files_of_an_unreleased_version_are_bad_input(kind: str, tmp_path: Path) -> None:
+def test_files_of_another_version_are_bad_input(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "old.json"
     file.write_text(json.dumps({"schema": f"polybench.{kind}/1", "id": "20250101-000000-abcd"}))
-    with pytest.raises(
-        BadInput, match=r"old\.json: .* was written by an unreleased version of polybench; measure again"
-    ):
+    with pytest.raises(BadInput, match=rf"old\.json: .*polybench\.{kind}/1"):
         load_document(str(file), Store(tmp_path))
 
 
