@@ -35,8 +35,7 @@ from polybench.runner.peak import run_peak
 from polybench.runner.prepare import new_header
 from polybench.runner.study import run_study
 from polybench.runner.sweep import run_sweep
-from polybench.schema.options import SINGLE_MACHINE
-from polybench.storage.past_durations import CheckScope
+from polybench.schema.options import SINGLE_MACHINE, CheckScope
 from polybench.trace.recorder import record
 
 __all__ = [

@@ -30,7 +30,7 @@ def compare(
     if dry_run:
         if on is not None:
             check_cluster(study, (), on, upload=upload)
-        print_plan(study, options.results, recheck=recheck, is_remote=on is not None)
+        print_plan(study, is_remote=on is not None)
     elif on is not None:
         run_on_cluster(study, (), on, options, upload=upload, strict=strict, recheck=recheck)
     else:

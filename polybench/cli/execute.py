@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from polybench.cli.explain import ExplainResult, explain_study
@@ -26,11 +25,9 @@ from polybench.machine import interrupts
 from polybench.render import EXPLANATION_FORMATS, check_format, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.options import Study
+from polybench.schema.options import Study, does_train, max_epochs
 
 if TYPE_CHECKING:
-    from polybench.planning.estimate import PastMeasurements
-    from polybench.planning.plan import Plan
     from polybench.runner.checkpoint import Checkpoint
     from polybench.schema.study import StudyDocument
 
@@ -140,47 +137,27 @@ def run_and_render(
         print_and_exit(text, options, store, message, *codes, hint=interrupted_hint(result.results), fastest=fastest)
 
 
-def print_plan(
-    study: Study, results: Path | None, *, recheck: bool = False, is_remote: bool = False, machine: str | None = None
-) -> None:
-    """Print the configurations of a study, an estimate of its duration and the basis of that estimate.
+def print_plan(study: Study, *, is_remote: bool = False, machine: str | None = None) -> None:
+    """Print the configurations of a study, and what would be measured.
 
     If another machine measures the study (`is_remote`), it is not checked against this one. `machine` is a label to
     print before each configuration.
     """
-    from polybench.machine.host import this_host
-    from polybench.planning.estimate import estimate
     from polybench.planning.plan import resolve, resolve_remote
-    from polybench.storage.past_durations import past_measurements
-    from polybench.storage.store import Store, results_folder
 
     plan = resolve_remote(study) if is_remote else resolve(study)
-    past = past_measurements(plan, Store(results_folder(results)), this_host())
-    expected = estimate(plan, past._replace(all_checked=past.all_checked and not recheck))
     workload, precision = plan.workload, ",".join(plan.study.precisions)
     for configuration in plan.configurations:
         echo(configuration.name if machine is None else f"{machine}:{configuration.name}")
     echo(
         f"{units.format_model(workload.model, workload.pass_)}, batch {workload.batch_size}, {precision},"
-        f" threads {workload.threads},"
-        f" processes {study.processes}\n{expected.describe()}\n{_basis(plan, past)}",
+        f" threads {workload.threads}, processes {study.processes}\n{_describe_measurement(study)}",
         err=True,
     )
 
 
-def _basis(plan: Plan, past: PastMeasurements) -> str:
-    """Describe the basis of an estimate."""
-    from polybench.planning.estimate import rate
-
-    if past.phase_seconds is not None:
-        return "estimated from earlier studies of the same configurations on this machine"
-    known = [configuration.name for configuration in plan.configurations if configuration.name in past.step_seconds]
-    if known:
-        return f"estimated from earlier studies of {', '.join(known)} on this machine"
-    workload = plan.workload
-    macs = units.format_number(workload.batch_size * plan.model.macs(workload.pass_) / 1e6)
-    rates = dict.fromkeys(
-        f"{rate(plan, configuration.device) / 1e9:,.0f} billion per second on {configuration.device}"
-        for configuration in plan.configurations
-    )
-    return f"rough estimate: {macs} million multiply-adds per step, at {', '.join(rates)} in every engine"
+def _describe_measurement(study: Study) -> str:
+    """Return rounds and steps of a process, unless they follow from the speed, and whole trainings."""
+    rounds, steps = study.rounds_per_process or "by speed", study.steps_per_round or "by speed"
+    trainings = f"; then trainings of at most {units.plural(max_epochs(study), 'epoch')}" if does_train(study) else ""
+    return f"rounds per process: {rounds}, steps per round: {steps}{trainings}"

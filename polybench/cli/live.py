@@ -75,7 +75,6 @@ class LiveTable(_Warnings):
         self._ends_at: float | None = None
         self._phase: PhaseProgress | None = None
         self._phase_started_at = 0.0
-        self._later_seconds = 0.0
         self._may_tick = threading.Event()
 
     def on_stage(self, text: str) -> None:
@@ -84,16 +83,13 @@ class LiveTable(_Warnings):
         self._draw()
 
     def on_time_left(self, seconds: float) -> None:
-        """Show the remaining time as a progress bar."""
+        """Show the remaining time."""
         self._ends_at = time.monotonic() + seconds
         self._draw()
 
     def on_phase(self, phase: PhaseProgress) -> None:
-        """Show the phase with its expected and actual duration."""
+        """Show the phase with its duration, and the bar."""
         self._phase, self._phase_started_at = phase, time.monotonic()
-        if phase.seconds_left is not None:
-            self._ends_at = self._phase_started_at + phase.seconds_left
-            self._later_seconds = phase.seconds_left - phase.seconds
         if phase.is_timed:
             self._may_tick.clear()
         else:
@@ -141,30 +137,24 @@ class LiveTable(_Warnings):
         self._live.update(Group(*warnings, *rows, stage, *self._bar()), refresh=True)
 
     def _bar(self) -> list[RenderableType]:
-        """Return the progress bar, and the phase below it; only the phase if the remaining time is unknown or over."""
+        """Return the progress bar over process runs and rounds with elapsed and remaining time, and the phase below."""
+        if self._phase is None:
+            return []
         now = time.monotonic()
-        phase = [] if self._phase is None else [Text(self._phase_text(now), style="dim", no_wrap=True)]
-        left = 0.0 if self._ends_at is None else self._ends_at - now
-        left = max(left, self._later_seconds)  # a late phase does not use up the others
-        if left < 1:
-            return [*phase]
+        minutes, seconds = divmod(round(now - self._started_at), 60)
+        times = f"{minutes}:{seconds:02} elapsed"
+        if self._ends_at is not None and self._ends_at - now >= 1:
+            times += f", about {units.format_rough_seconds(self._ends_at - now)} left"
         line = Table.grid(padding=(0, 2))
-        done = now - self._started_at
-        bar = ProgressBar(total=done + left, completed=done, width=_BAR_WIDTH)
-        line.add_row(bar, Text(f"about {units.format_rough_seconds(left)} left", style="dim"))
-        return [line, *phase]
+        bar = [] if self._phase.done is None else [ProgressBar(total=1.0, completed=self._phase.done, width=_BAR_WIDTH)]
+        line.add_row(*bar, Text(times, style="dim"))
+        return [line, Text(self._phase_text(now), style="dim", no_wrap=True)]
 
     def _phase_text(self, now: float) -> str:
-        """Return the phase with its seconds so far: `parity check: 12 of about 30 s`."""
+        """Return the phase with its seconds so far; a timed one is not redrawn."""
         assert self._phase is not None
-        name, expected, seconds = printable(self._phase.name), self._phase.seconds, now - self._phase_started_at
-        if self._phase.is_timed:  # it is not redrawn
-            return f"{name}: about {units.format_rough_seconds(expected)}" if expected >= 1 else name
-        if expected < 1:
-            return f"{name}: {seconds:.0f} s"
-        if seconds <= expected:
-            return f"{name}: {seconds:.0f} of about {expected:.0f} s"
-        return f"{name}: {seconds:.0f} s, longer than the expected {expected:.0f} s"
+        name = printable(self._phase.name)
+        return name if self._phase.is_timed else f"{name}: {now - self._phase_started_at:.0f} s"
 
 
 def _table(configurations: Sequence[ConfigurationProgress]) -> Table:

@@ -74,7 +74,7 @@ def run(
         check_cluster(chosen, machines, on, upload=upload)
     if dry_run:
         resumed_id = _find_checkpoint(spec, machines, on, options) if resume else None
-        _print_plans(spec, machines, options.results, resumed_id, recheck=recheck, is_remote=is_remote)
+        _print_plans(spec, machines, resumed_id, is_remote=is_remote)
     elif axes:
         run_and_print_sweep(spec, options, resume=resume)
     elif on is not None and resume:
@@ -114,26 +114,18 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
     return id
 
 
-def _print_plans(
-    spec: SweepSpec,
-    machines: Sequence[MachineGroup],
-    results: Path | None,
-    resumed_id: str | None,
-    *,
-    recheck: bool,
-    is_remote: bool,
-) -> None:
+def _print_plans(spec: SweepSpec, machines: Sequence[MachineGroup], resumed_id: str | None, *, is_remote: bool) -> None:
     """Print the plan of each point of a sweep, of each machine or of this one, and the ID to be resumed."""
     if resumed_id is not None:
         echo(f"--resume would resume {resumed_id}", err=True)
     study = spec.study
     if spec.axes:
-        print_points(study, spec.axes, results)
+        print_points(study, spec.axes)
     elif machines:
         for group in machines:
-            print_plan(group.study(study), results, recheck=recheck, is_remote=True, machine=group.label)
+            print_plan(group.study(study), is_remote=True, machine=group.label)
     else:
-        print_plan(study, results, recheck=recheck, is_remote=is_remote)
+        print_plan(study, is_remote=is_remote)
 
 
 def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> StudyFile:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -117,13 +116,13 @@ def sweep(
     run_and_print_sweep(spec, options._replace(format=format), resume=resume)
 
 
-def print_points(study: Study, axes: Mapping[str, Sequence[int]], results: Path | None) -> None:
+def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
     """Print the plan of each point of a sweep."""
     from polybench.planning.grid import points
 
     for point in points(study, axes):
         echo(f"{units.format_point(point.values)}:", err=True)
-        print_plan(point.study, results)
+        print_plan(point.study)
 
 
 def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool = False) -> NoReturn:

@@ -17,8 +17,7 @@ from polybench.errors import __version__, install_command
 from polybench.parity_check.check import source_files
 from polybench.results.document import DocumentHeader
 from polybench.runner.progress import ConfigurationProgress
-from polybench.schema.options import EngineName, Study
-from polybench.storage.past_durations import CheckScope
+from polybench.schema.options import CheckScope, EngineName, Study
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):

@@ -198,19 +198,6 @@ def data_files(path: Path) -> list[Path]:
     return files
 
 
-def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -> int:
-    """Estimate how many inputs `open_dataset` will find, without opening them: the number of synthetic ones.
-
-    CIFAR-10 has the same number, MNIST a fifth more, and IMDb half as many training reviews. A text file has at most
-    a character per byte.
-    """
-    if data not in DATASET_NAMES and _path(data).suffix == ".txt" and is_file(_path(data)):
-        return text.expected_sequences(_path(data), split, image_shape[0])
-    if len(image_shape) == 3 and image_shape[0] == 3 and _is_user_image_folder(data):
-        return len(find_images(_path(data), split).files)
-    return synthetic.image_count(split, image_shape)
-
-
 def _problem(data: str, folder: Path, inputs: _Inputs) -> str:
     """Explain why there is no data for a network that takes `inputs`."""
     if data not in DATASET_NAMES and not folder.exists():

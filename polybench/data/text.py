@@ -18,12 +18,6 @@ _TRAIN_SHARE = 0.9
 _MAX_BYTES = 1 << 30
 
 
-def expected_sequences(file: Path, split: Split, length: int) -> int:
-    """Return how many sequences of `length` characters a split of this file has at most, from its size."""
-    share = _TRAIN_SHARE if split == "train" else 1 - _TRAIN_SHARE
-    return int(share * file.stat().st_size) // length
-
-
 def read(file: Path, split: Split, length: int, vocabulary: int) -> Iterator[Chunk]:
     """Yield all sequences of `length` characters of a split; BadInput if the file has too few, or other, characters."""
     try:

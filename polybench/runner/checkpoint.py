@@ -29,10 +29,9 @@ from polybench.results.document import DocumentHeader, collect_versions, measure
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
 from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata, ToolVersion
-from polybench.schema.options import Configuration, Id, MachineGroup, NaturalInt, Study
+from polybench.schema.options import CheckScope, Configuration, Id, MachineGroup, NaturalInt, Study
 from polybench.schema.result import library_versions
 from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.past_durations import CheckScope
 from polybench.storage.store import Store
 from polybench.storage.summaries import ConfigurationSummary, StudySummary, SweepPoints, parse_time
 

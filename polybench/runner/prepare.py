@@ -13,7 +13,6 @@ from polybench.errors import mask
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
-from polybench.planning.estimate import start_seconds
 from polybench.planning.plan import Plan
 from polybench.protocol.environment import overridden_env_vars
 from polybench.results.document import DocumentHeader
@@ -23,8 +22,8 @@ from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.scratch import exclusive_lock, scratch_folder
 from polybench.runner.state import StudyState
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.storage.past_durations import CheckScope, estimate_duration, past_measurements
-from polybench.storage.store import Store, results_folder
+from polybench.schema.options import CheckScope
+from polybench.storage.store import Store
 
 
 @contextlib.contextmanager
@@ -51,12 +50,9 @@ def prepare(
             devices = {configuration.device for configuration in plan.configurations}
             observer = stack.enter_context(contextlib.closing(Observer(devices)))
         progress.on_stage("preparing data")
-        timer = PhaseTimer(progress)
+        timer = PhaseTimer(progress, plan.study.processes)
         with timer.phase("data"):
             files = shared_files.write(plan, scratch)
-        past = past_measurements(plan, store or Store(results_folder()), header.host)
-        timer.estimate = estimate_duration(plan, past, check=parity_check)
-        timer.start_seconds = start_seconds(plan, past)
         state = StudyState(
             plan,
             files,

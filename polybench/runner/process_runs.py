@@ -176,7 +176,7 @@ class ProcessRuns:
         for number in range(completed.process_runs, self._study.processes):
             if not state.active_runs:
                 return
-            state.phase_timer.start_process_run(self._study.processes - number)
+            state.phase_timer.start_process_run(number)
             is_last = number + 1 == self._study.processes
             for index, group in enumerate(groups):
                 if active := [run for run in state.active_runs if run.configuration.name in group.configurations]:
@@ -288,6 +288,7 @@ class ProcessRuns:
         while workers and budget.has_another_round(done):
             label = f"process {number + 1} of {self._study.processes}"
             self._state.progress.on_stage(f"{label}: round {done + 1} of {block.rounds}")
+            self._state.phase_timer.start_round(done, block.rounds)
             self._run_round(workers, budget, number, done, block.steps)
             self._state.report_progress()
             done += 1

@@ -142,18 +142,6 @@ class StudyState:
             saved.interpreter = current.interpreter  # the earlier links to bundled packages are gone
         self.runs, self.interference, self.completed = (checkpoint.runs, checkpoint.interference, checkpoint.completed)
         self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
-        process_runs, active = self.completed.process_runs / self.plan.study.processes, self.active_runs
-        trainings = sum(len(run.trainings) for run in active)
-        self.phase_timer.subtract_completed(
-            {
-                "parity": float(self.completed.parity_check),
-                "process_starts": process_runs,
-                "rounds": process_runs,
-                "allocation_count": float(self.completed.process_runs > 0),
-                "native_trace": float(self.completed.native_allocations),
-                "trainings": trainings / max(1, self.plan.study.processes * len(active)),
-            }
-        )
         self.warn(
             f"resumed after {units.plural(self.completed.process_runs, 'process run')}: the state of the machine may"
             " have changed between the earlier measurements and the later ones"

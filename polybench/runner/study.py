@@ -26,9 +26,8 @@ from polybench.runner.progress import Progress
 from polybench.runner.state import StudyState
 from polybench.runner.training import train
 from polybench.schema.metadata import Resumed
-from polybench.schema.options import Study
+from polybench.schema.options import CheckScope, Study
 from polybench.schema.study import StudyDocument
-from polybench.storage.past_durations import CheckScope
 from polybench.storage.store import Store
 
 StudyInTurns = Generator[int, None, StudyDocument]

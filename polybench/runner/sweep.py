@@ -201,10 +201,10 @@ class _PrefixedProgress:
         self._progress.on_stage(f"{self._prefix}: {text}")
 
     def on_time_left(self, seconds: float) -> None:
-        """Ignore the report, since it is only the remaining time of the current point."""
+        """Ignore the report: it is only the remaining time of the current point."""
 
     def on_phase(self, phase: PhaseProgress) -> None:
-        self._progress.on_phase(phase._replace(seconds_left=None))
+        self._progress.on_phase(phase._replace(done=None))
 
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
         self._progress.on_configurations(configurations)

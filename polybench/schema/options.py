@@ -22,6 +22,8 @@ from polybench.schema.units import plural
 
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload", "pipeline"]
+CheckScope = Literal["new", "all", "only"]
+"""Scope of the parity check: "new" leaves out what is cached, "all" repeats it, "only" measures nothing else."""
 Pass = Literal["training", "forward"]
 """Part of a training step that is measured: `training` is all of it; `forward` computes only the logits, in evaluation
 mode."""

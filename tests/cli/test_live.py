@@ -87,13 +87,18 @@ class Terminal:
         self.table = LiveTable(Live(console=screen, auto_refresh=False, transient=True))
 
     def bar(self) -> float | None:
-        """Return the completed share in percent; None without a bar."""
-        for grid in self.table._bar():
-            if isinstance(grid, Table):
-                bar = next(iter(grid.columns[0].cells))
-                assert isinstance(bar, ProgressBar)
-                return bar.percentage_completed
-        return None
+        """Return the measured fraction in percent; None without a bar."""
+        bar = self._line()[0]
+        return bar.percentage_completed if isinstance(bar, ProgressBar) else None
+
+    def times(self) -> str:
+        """Return the text beside the bar."""
+        return str(self._line()[-1])
+
+    def _line(self) -> list[object]:
+        grid = self.table._bar()[0]
+        assert isinstance(grid, Table)
+        return [next(iter(column.cells)) for column in grid.columns]
 
     def phase(self) -> str:
         """Return the line below the bar."""
@@ -105,40 +110,25 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal(monkeypatch)
 
 
-def test_the_bar_shows_the_completed_share(terminal: Terminal) -> None:
+def test_the_bar_shows_the_measured_fraction_with_elapsed_and_remaining_time(terminal: Terminal) -> None:
+    terminal.table.on_phase(PhaseProgress("measuring", done=0.25))
     terminal.now = 30.0
-    terminal.table.on_time_left(10.0)
-    assert terminal.bar() == pytest.approx(75)
-    terminal.now = 35.0
-    assert terminal.bar() == pytest.approx(87.5)
-    terminal.now = 41.0
-    assert terminal.bar() is None  # later than expected: the remaining time is unknown
+    assert (terminal.bar(), terminal.times()) == (pytest.approx(25), "0:30 elapsed")
+    terminal.table.on_time_left(12.0)
+    terminal.table.on_phase(PhaseProgress("measuring", done=0.75))
+    assert (terminal.bar(), terminal.times()) == (pytest.approx(75), "0:30 elapsed, about 10 s left")
+    terminal.now = 65.0  # later than expected: the remaining time is unknown
+    assert (terminal.bar(), terminal.times()) == (pytest.approx(75), "1:05 elapsed")
 
 
-def test_a_phase_shows_its_seconds_and_says_if_it_takes_longer_than_expected(terminal: Terminal) -> None:
-    terminal.table.on_phase(PhaseProgress("parity check", 30.0, seconds_left=90.0))
+def test_a_phase_shows_its_seconds_unless_it_is_timed(terminal: Terminal) -> None:
+    terminal.table.on_phase(PhaseProgress("parity check"))
     terminal.now = 12.0
-    assert terminal.phase() == "parity check: 12 of about 30 s"
-    terminal.now = 45.0
-    assert terminal.phase() == "parity check: 45 s, longer than the expected 30 s"
-    late = terminal.bar()
-    terminal.now = 75.0  # only the later phases are left
-    assert late == pytest.approx(100 * 45 / (45 + 60))
-    assert terminal.bar() == pytest.approx(100 * 75 / (75 + 60))
-    terminal.table.on_phase(PhaseProgress("starting flux/cpu", 20.0))
-    terminal.now = 80.0
-    assert terminal.phase() == "starting flux/cpu: 5 of about 20 s"
-    terminal.table.on_phase(PhaseProgress("counting allocations", 0.0))
-    terminal.now = 83.0
-    assert terminal.phase() == "counting allocations: 3 s"
-
-
-def test_a_late_part_of_a_phase_keeps_the_bar_of_the_later_phases(terminal: Terminal) -> None:
-    terminal.table.on_phase(PhaseProgress("measuring", 10.0, seconds_left=30.0, is_timed=True))
-    for terminal.now in (5.0, 50.0):
-        terminal.table.on_phase(PhaseProgress("measuring: torch/cpu", 0.0, is_timed=True))
-        assert terminal.phase() == "measuring: torch/cpu"
-    assert terminal.bar() == pytest.approx(100 * 50 / (50 + 20))
+    assert terminal.phase() == "parity check: 12 s"
+    assert terminal.bar() is None  # before the first process run
+    terminal.table.on_phase(PhaseProgress("measuring: torch/cpu", is_timed=True, done=0.0))
+    terminal.now = 14.0
+    assert terminal.phase() == "measuring: torch/cpu"
 
 
 def test_the_table_is_drawn_every_second_but_not_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +139,10 @@ def test_the_table_is_drawn_every_second_but_not_while_steps_are_timed(monkeypat
         drawn, draw = threading.Semaphore(0), table._draw
         monkeypatch.setattr(table, "_draw", lambda: (draw(), drawn.release()))
         with table.ticking():
-            table.on_phase(PhaseProgress("parity check", 10.0))
+            table.on_phase(PhaseProgress("parity check"))
             for _ in range(3):
                 assert drawn.acquire(timeout=10)
-            table.on_phase(PhaseProgress("measuring", 10.0, is_timed=True))
+            table.on_phase(PhaseProgress("measuring", is_timed=True))
             time.sleep(0.02)  # a tick that had begun ends
             while drawn.acquire(blocking=False):
                 pass

@@ -84,16 +84,14 @@ def test_options_override_the_study_file(study: Path) -> None:
     assert "processes 3\n" in invoke("run", study, "--processes", "3", "--dry-run").stderr
 
 
-def test_dry_run_prints_an_estimate(study: Path) -> None:
-    planned = invoke("run", study, "--dry-run")
+def test_dry_run_prints_what_would_be_measured(study: Path) -> None:
+    planned = invoke("run", study, "--dry-run", "--rounds-per-process", "4")
     assert planned.exit_code == 0
     assert planned.stdout.split() == ["fake/cpu", "fake+slow/cpu"]
-    assert "processes 2\nabout " in planned.stderr
-    assert "starts and warm-up" in planned.stderr
-    assert "rough estimate: 47.1 million multiply-adds per step" in planned.stderr
-    assert "whole trainings" not in planned.stderr
+    assert planned.stderr.endswith("processes 2\nrounds per process: 4, steps per round: 5\n")
     study.write_text("epochs = 2\n" + STUDY)
-    assert "whole trainings" in invoke("run", study, "--dry-run").stderr
+    assert "; then trainings of at most 2 epochs" in invoke("run", study, "--dry-run").stderr
+    assert "rounds per process: by speed, steps" in invoke("compare", "--engines", "fake", "--dry-run").stderr
 
 
 def test_bad_input_names_the_file_and_line(run: Run, study: Path) -> None:

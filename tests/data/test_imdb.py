@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.data import expected_images, imdb, open_dataset
+from polybench.data import imdb, open_dataset
 from polybench.data.imdb import ARCHIVE
 from polybench.errors import BadInput
 
@@ -123,10 +123,6 @@ def test_only_the_published_archive_is_opened(tmp_path: Path, content: bytes) ->
 def test_invalid_reviews_are_named(archive: Archive, reviews: dict[str, bytes | str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         tokens(archive(reviews))
-
-
-def test_folder_of_reviews_is_not_a_folder_of_images(tmp_path: Path) -> None:
-    assert expected_images(str(folder(tmp_path) / "aclImdb"), "train", (400,)) == 50_000
 
 
 @pytest.mark.parametrize(

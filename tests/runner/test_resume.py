@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import BadInput, RequiredEngineMissing
-from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
 from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
@@ -337,16 +336,6 @@ def test_a_checkpoint_is_read_only_while_locked(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(CheckpointStore, "read", check_lock_and_read)
     assert resume_study(id, RecordingProgress(), store=Store(tmp_path)).finished
-
-
-def test_the_remaining_time_of_a_resumed_study_excludes_finished_phases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
-    monkeypatch.setattr("polybench.runner.prepare.estimate_duration", lambda *_, **__: estimate)
-    id = stop_at("process 2 of 2: starting", tmp_path).id
-    resume_study(id, listener := RecordingProgress(), store=Store(tmp_path))
-    assert listener.seconds_left[1] == 20.0 / 2 + 40.0 / 2 + 8.0 + 100.0  # the first report precedes the data
 
 
 def test_a_study_that_was_killed_before_its_first_save_is_listed(tmp_path: Path) -> None:
