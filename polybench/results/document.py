@@ -15,7 +15,7 @@ from polybench.networks.network_file import network_table
 from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
-from polybench.protocol.loaded_code import fingerprint, without_bytecode
+from polybench.protocol.loaded_code import fingerprint
 from polybench.results.comparisons import add_comparisons, allreduce_share, trained_epochs
 from polybench.results.interference import (
     drop_affected_rounds,
@@ -206,7 +206,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         log_path=str(run.log_path) if run.log_path else None,
         warnings=[*run.warnings, *times.warnings, *usage.warnings, *kernel_warnings],
         versions=collect_versions(run),
-        code_fingerprint=fingerprint(without_bytecode(run.code)),
+        code_fingerprint=fingerprint(run.code),
         step_time=step_time,
         mean_step_time=times.mean_step_time,
         items_per_second=items_per_second,

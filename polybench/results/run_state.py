@@ -16,7 +16,7 @@ from polybench.planning.plan import engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
-from polybench.protocol.loaded_code import Code, changed_names, describe_changes, without_recompiled
+from polybench.protocol.loaded_code import Code, changed_names, describe_changes
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration, PositiveInt, Seconds
 from polybench.schema.parity import UNCHECKED, ParityCheck
@@ -109,8 +109,7 @@ class ConfigurationRun:
         """Record what a worker has loaded; discard a cached parity check of other code."""
         if self.cached_worker_info not in (None, loaded):
             self.discard_check()
-        changed = changed_names(self.code, loaded.code) if self.code else []
-        if changed := without_recompiled(changed, self.interpreter.executable):
+        if changed := changed_names(self.code, loaded.code) if self.code else []:
             self.warnings.append(f"between two processes of this study, {describe_changes(changed)}")
         self.engine_info, self.code, self.cached_worker_info = loaded.info, loaded.code, None
 

@@ -21,7 +21,7 @@ from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
-from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes, without_recompiled
+from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
 from polybench.results.document import (
     DocumentHeader,
     build_settings,
@@ -274,12 +274,9 @@ def _code_changes(saved_runs: Sequence[ConfigurationRun], current_runs: Sequence
     changed = {
         name
         for saved, current in zip(saved_runs, current_runs, strict=True)
-        for name in without_recompiled(
-            {
-                *(changed_names(saved.code, current.code) if saved.code and current.code else ()),
-                *changed_files(saved.later_code),
-            },
-            current.interpreter.executable,
+        for name in (
+            *(changed_names(saved.code, current.code) if saved.code and current.code else ()),
+            *changed_files(saved.later_code),
         )
     }
     return [describe_changes(changed)] if changed else []

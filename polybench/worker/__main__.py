@@ -36,9 +36,6 @@ def main() -> None:
     bind_to_cpus()
     # Imported after binding, because NumPy starts threads, which inherit the CPU affinity at their start.
     from polybench.protocol import calls
-    from polybench.protocol.loaded_code import record_imports
-
-    record_imports()
     from polybench.worker.handler import Worker
     from polybench.worker.ranks import RankCoordinator
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import marshal
 import os
 import py_compile
 import time
@@ -172,11 +170,6 @@ def test_a_study_with_several_environments_is_resumed_if_each_is_unchanged(
         with pytest.raises(BadInput, match=f"{id}: demo_engine was {version}, now 3.0.0: "):
             resume_study(id, RecordingProgress(), store=Store(results))
         install(version, name)
-        path_file = site_packages(Path(env[name])) / "patch.pth"
-        path_file.write_text("import sys; sys.dont_write_bytecode = True\n")
-        with pytest.raises(BadInput, match=f"{id}: the loaded code changed: {path_file}: start over"):
-            resume_study(id, RecordingProgress(), store=Store(results))
-        path_file.unlink()
     python = Path(env["new"]) / "bin/python"
     python.rename(python.with_name("moved"))
     python.write_text("#!/bin/sh\nexit 3\n")
@@ -266,30 +259,6 @@ def test_code_that_changes_between_two_processes_of_a_study_is_a_warning(
     fields = FIELDS | {"epochs": None}
     (result,) = run("fake", listener=listener, store=Store(tmp_path / "results"), **fields).results
     assert result.warnings == [f"between two processes of this study, the loaded code changed: {startup}"]
-
-
-@pytest.mark.parametrize("belongs", [True, False])
-def test_bytecode_that_does_not_belong_to_its_source_is_a_warning(
-    belongs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    (tmp_path / "sitecustomize.py").write_text("import helper\n")
-    source = tmp_path / "helper.py"
-    source.write_text("import time\n")
-    bytecode = Path(importlib.util.cache_from_source(str(source)))
-
-    def replace() -> None:
-        other = marshal.dumps(compile("import time; time.sleep = print\n", str(source), "exec"))
-        header, code = bytecode.read_bytes()[:16], bytecode.read_bytes()[16:]
-        bytecode.unlink()
-        bytecode.write_bytes(header + (code if belongs else other))
-
-    listener = CallbackOnStage("process 2 of 2: starting", replace)
-    results = Store(tmp_path / "results")
-    (result,) = run("fake", listener=listener, store=results, **FIELDS | {"epochs": None}).results
-    text = f"between two processes of this study, the loaded code changed: {bytecode}"
-    assert result.warnings == ([] if belongs else [text])
 
 
 def _make_old(folder: Path) -> None:
