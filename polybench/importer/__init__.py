@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from polybench.importer.graph import Translation
     from polybench.importer.proof import Program
 
-RESULT, WEIGHTS, ERROR, UNAVAILABLE = "document.json", "weights.npz", "error.txt", "unavailable.json"
-"""Files of the process that runs the user's file."""
+RESULT, WEIGHTS, ERROR, UNAVAILABLE, LOADED = (
+    "document.json",
+    "weights.npz",
+    "error.txt",
+    "unavailable.json",
+    "loaded",
+)
+"""Files of the process that runs the user's file; it writes the last one, empty, when it has the model."""
 
 _LOG_LINES = 5
 
@@ -73,9 +79,18 @@ def run_import(file: Path, name: str, input_shape: Shape | None, folder: Path, t
             raise EngineUnavailable(*msgspec.json.decode((folder / UNAVAILABLE).read_bytes()))
         if not (folder / RESULT).exists():
             log.seek(0)
-            lines = log.read().decode(errors="replace").strip().splitlines()[-_LOG_LINES:]
-            raise ConfigurationFailed(f"{file.name}: the process ended with {process.returncode}: {' / '.join(lines)}")
+            raise _silent_end(request, process.returncode, log.read().decode(errors="replace"))
     return msgspec.json.decode((folder / RESULT).read_bytes(), type=ImportDocument)
+
+
+def _silent_end(request: ImportRequest, code: int, log: str) -> Exception:
+    """Return the error of a process that wrote neither a result nor an error."""
+    during = f"polybench read {request.name}" if (Path(request.folder) / LOADED).exists() else "the file ran"
+    printed = " / ".join(log.strip().splitlines()[-_LOG_LINES:]) or "nothing"
+    place, end = Path(request.file).name, f"while {during}; it printed: {printed}"
+    if code < 0:
+        return ConfigurationFailed(f"{place}: the process was killed by {signal.Signals(-code).name} {end}")
+    return BadInput(f"{place}: something such as os._exit ended the process with code {code} {end}")
 
 
 def import_model(model: Any, input_shape: Shape | None = None) -> Model:
@@ -111,12 +126,14 @@ def translate_model(
     model: Any, input_shape: Shape | None, folder: Path, file: Path | None, name: str
 ) -> tuple[ImportDocument, Weights]:
     """Translate a model of any framework and prove the network, in this process; return its weights as well."""
+    from polybench.importer.errors import as_bad_input
     from polybench.importer.proof import canonical_weights, prove
 
-    translation, program = _open(model, input_shape, file, name)
-    with contextlib.closing(program):
-        values = canonical_weights(translation, program.variables())
-        proof = prove(program, translation, folder)
+    with as_bad_input(file, name):
+        translation, program = _open(model, input_shape, file, name)
+        with contextlib.closing(program):
+            values = canonical_weights(translation, program.variables())
+            proof = prove(program, translation, folder)
     weights = {key: value.astype("float32") for key, value in values.items()}
     framework = _framework(model)
     network = translation.model

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import msgspec
 import numpy as np
 
 from polybench.errors import BadInput, EngineUnavailable
-from polybench.importer import ERROR, RESULT, UNAVAILABLE, WEIGHTS, ImportRequest, translate_model
+from polybench.importer import ERROR, LOADED, RESULT, UNAVAILABLE, WEIGHTS, ImportRequest, translate_model
+from polybench.importer.errors import as_bad_input
 
 
 def main(request: ImportRequest) -> None:
@@ -24,6 +24,7 @@ def main(request: ImportRequest) -> None:
     folder = Path(request.folder)
     try:
         model = _load(Path(request.file), request.name)
+        (folder / LOADED).touch()
         document, weights = translate_model(model, request.input_shape, folder, Path(request.file), request.name)
     except BadInput as error:
         (folder / ERROR).write_text(str(error), "utf-8")
@@ -48,7 +49,7 @@ def _load(file: Path, name: str) -> Any:
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[file.stem] = module
-    try:
+    with as_bad_input(file, name):
         specification.loader.exec_module(module)
         if not hasattr(module, name):
             names = [
@@ -59,13 +60,6 @@ def _load(file: Path, name: str) -> Any:
             )
         model = getattr(module, name)
         return model() if inspect.isclass(model) or inspect.isfunction(model) else model
-    except BadInput:
-        raise
-    except (Exception, SystemExit) as error:
-        lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == str(file)]
-        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines or [None])[-1]
-        place = f"{file.name}:{line}" if line else file.name
-        raise BadInput(f"{place}: {type(error).__name__}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""Errors of a user's program, each in one line with its place."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from polybench.errors import BadInput, PolybenchError
+
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+"""Escape sequences of a terminal, in Keras's messages."""
+
+_LENGTH = 500
+"""Longest message; Keras's contain the arguments of a call."""
+
+
+def describe(error: BaseException) -> str:
+    """Return the class and the message of an error, in one line."""
+    message = _message(error)
+    message = f"{message[:_LENGTH]}..." if len(message) > _LENGTH else message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return " ".join(_COLOURS.sub("", str(error)).split())
+    except Exception:  # of the user's own class
+        return ""
+
+
+@contextlib.contextmanager
+def as_bad_input(file: Path | None, name: str) -> Iterator[None]:
+    """Turn any error of the user's program into BadInput with its line in the file, else with the model's name."""
+    try:
+        yield
+    except PolybenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{_place(error, file, name)}: {describe(error)}") from error
+
+
+def _place(error: BaseException, file: Path | None, name: str) -> str:
+    """Return the last line of the user's file that ran, with its code if the error has no message."""
+    if file is None:
+        return name
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file.name}:{error.lineno}"
+    lines = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == str(file)]
+    if not lines:
+        return f"{file.name}:{name}"
+    place = f"{file.name}:{lines[-1].lineno}"
+    return place if _message(error) or not lines[-1].line else f"{place}: {lines[-1].line}"
