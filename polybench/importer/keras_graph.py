@@ -1,31 +1,44 @@
 """Keras: the layers of a functional or sequential model. ADD A LAYER: a function, and its row in LAYERS.
 
-A Keras model is its configuration: the layers, their settings, and which output is whose input.
+A Keras model is its configuration: the layers, their arguments, and which output is whose input. A row has the
+arguments that its function reads; `keras_arguments` refuses the others.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import activations
+from keras import layers as kl
+from keras.src.ops.nn import Softmax
+from keras.src.ops.numpy import Add
 
 from polybench.engines.shared.keras_layers import Network
 from polybench.engines.shared.keras_layout import flattened_shapes, from_keras, tables
-from polybench.errors import BadInput
+from polybench.errors import BadInput, PolybenchError
+from polybench.importer.errors import describe
 from polybench.importer.graph import Names, Node, Slot, Source, Translation, build, expect_square
+from polybench.importer.keras_arguments import check_arguments, check_call, check_losses, check_methods, show
 from polybench.networks import layers as spec
 from polybench.networks.layers import Shape
+from polybench.networks.model import Model
 
-_ACTIVATIONS: dict[str, tuple[spec.Layer, ...]] = {
-    "linear": (),
-    "relu": (spec.ReLU(),),
-    "relu6": (spec.ReLU6(),),
-    "gelu": (spec.GELU(),),
-    "silu": (spec.SiLU(),),
+_ACTIVATIONS: dict[Any, tuple[spec.Layer, ...]] = {
+    activations.linear: (),
+    activations.relu: (spec.ReLU(),),
+    activations.relu6: (spec.ReLU6(),),
+    activations.gelu: (spec.GELU(),),
+    activations.silu: (spec.SiLU(),),
 }
+
+
+_OF_WEIGHTS = {"trainable": True, "regularizer": None, "constraint": None}
+"""What the variables of weights have; a user can change them after the layer was built."""
 
 
 class KerasTranslation(NamedTuple):
@@ -37,15 +50,38 @@ class KerasTranslation(NamedTuple):
 
 def translate(model: Any) -> KerasTranslation:
     """Translate a `keras.Model` with one input; BadInput has the layer that polybench lacks, by its class and name."""
-    if not model.built or len(getattr(model, "inputs", None) or ()) != 1 or len(model.outputs) != 1:
+    if not _has_one_input(model):
         raise BadInput(f"{model.name}: expected a functional or sequential Keras model with one input and one output")
+    check_methods(Source(type(model).__name__, model.name), model)
     reader = _Reader(model)
     output = reader.read(model.outputs[0])
     if reader.softmax is not None and reader.probabilities is not output:
         raise reader.softmax.error("a softmax before the end: expected it last, over the classes")
     probabilities = reader.probabilities is not None
+    if model.compiled:
+        optimizer = type(model.optimizer).__name__
+        reader.notes[f"the optimizer of compile, {optimizer}, is not imported: set it in the network file"] = None
     built = build(output, reader.start, model.name, reader.notes, returns_probabilities=probabilities)
-    return KerasTranslation(_with_slots(built, reader.layers), reader.layers)
+    built = _with_slots(built, reader.layers)
+    built.check_complete({variable.path: math.prod(variable.shape) for variable in model.trainable_variables})
+    _check_inputs(built.model, reader.inputs)
+    check_losses(model, from_logits=not probabilities)
+    return KerasTranslation(built, reader.layers)
+
+
+def _has_one_input(model: Any) -> bool:
+    return model.built and len(getattr(model, "inputs", None) or ()) == 1 and len(model.outputs) == 1
+
+
+def _check_inputs(network: Model, inputs: Iterable[Any]) -> None:
+    """Raise BadInput if Keras rounds the input of the model, or of a model in it, to another type."""
+    kinds = ("float32", "float64", *(("int32", "int64") if network.vocabulary_size is not None else ()))
+    for tensor in inputs:
+        layer = tensor._keras_history.operation
+        source = Source("InputLayer", f"layer {layer.name}")
+        if tensor.dtype not in kinds:
+            raise source.error(f"dtype={tensor.dtype}: expected {' or '.join(kinds)}")
+        check_arguments(source, layer, ("batch_shape", "dtype"))
 
 
 def _with_slots(built: Translation, layers: dict[str, Any]) -> Translation:
@@ -53,7 +89,11 @@ def _with_slots(built: Translation, layers: dict[str, Any]) -> Translation:
     network = built.model
     shapes, flattened, are_tables = network.tensor_shapes(), flattened_shapes(network), tables(network.layers)
     slots = {}
+    weights = network.weight_shapes()
     for name, variable in Network(None, layers).variables(shapes).items():
+        for attribute, expected in _OF_WEIGHTS.items() if name in weights else ():
+            if (found := getattr(variable, attribute)) is not expected:
+                raise BadInput(f"{variable.path}: {attribute}={show(found)}: expected {expected}")
         positions = np.arange(math.prod(variable.shape)).reshape(variable.shape)
         indices = from_keras(positions, shapes[name], flattened.get(name), is_table=name in are_tables)
         slots[name] = Slot(variable.path, indices.reshape(shapes[name]))
@@ -73,6 +113,8 @@ class _Reader:
         self.probabilities: Node | None = None
         self.padding: dict[Node, int] = {}
         """Zeros on each side that the next convolution adds."""
+        self.inputs = list(model.inputs)
+        """The symbolic inputs of the model, and of the models in it."""
         self._made: dict[int, Node] = {id(model.inputs[0]): self.start}
         self._used: set[int] = set()
         self.source = self.start.source
@@ -88,7 +130,7 @@ class _Reader:
             if id(tensor) in self._made or not missing:
                 pending.pop()
                 if id(tensor) not in self._made:
-                    self._made[id(tensor)] = self._apply(operation, inputs)
+                    self._made[id(tensor)] = self._apply(operation, number, [self._made[id(one)] for one in inputs])
             else:
                 pending += missing[::-1]
         return self._made[id(tensor)]
@@ -96,28 +138,41 @@ class _Reader:
     def _inputs(self, operation: Any, number: int) -> Sequence[Any]:
         """Return the input of an operation; that of a model in the model is its own output."""
         inputs: list[Any] = operation._inbound_nodes[number].input_tensors
-        if hasattr(operation, "outputs") and hasattr(operation, "layers"):
-            if len(inputs) != 1 or len(operation.outputs) != 1:
+        if isinstance(operation, keras.Model):
+            if len(inputs) != 1 or not _has_one_input(operation):
                 raise BadInput(f"{operation.name}: a model in the model: expected one input and one output")
             if id(inputs[0]) in self._made:
                 self._made[id(operation.inputs[0])] = self._made[id(inputs[0])]
                 return list(operation.outputs)
         return inputs
 
-    def _apply(self, operation: Any, inputs: Sequence[Any]) -> Node:
-        kind = type(operation).__name__
-        nodes = [self._made[id(one)] for one in inputs]
-        if hasattr(operation, "outputs") and hasattr(operation, "layers"):
-            return nodes[0]
-        self.source = Source(kind, f"layer {operation.name}", operation.name)
+    def _apply(self, operation: Any, number: int, nodes: Sequence[Node]) -> Node:
+        kind = type(operation)
+        self.source = Source(kind.__name__, f"layer {operation.name}", operation.name)
         if id(operation) in self._used:
             raise self.source.error("the model calls it twice: expected weights for each call")
         self._used.add(id(operation))
-        if (function := LAYERS.get(kind)) is None:
-            raise self.source.error("no layer computes this operation: docs/networks.md lists the layers that exist")
-        if not getattr(operation, "trainable", True) and operation.weights:
-            raise self.source.error("trainable is False: expected True, because polybench trains all weights")
-        return function(self, operation, *nodes)
+        try:
+            return self._translate(operation, operation._inbound_nodes[number], nodes)
+        except PolybenchError:
+            raise
+        except Exception as error:
+            raise self.source.error(describe(error)) from error
+
+    def _translate(self, operation: Any, call: Any, nodes: Sequence[Node]) -> Node:
+        check_methods(self.source, operation)
+        if isinstance(operation, keras.Model):
+            check_call(self.source, operation, call)
+            self.inputs += operation.inputs
+            return nodes[0]
+        if (row := LAYERS.get(type(operation))) is None:
+            whose = "" if type(operation).__module__.startswith("keras.") else "a class of your own: "
+            raise self.source.error(
+                f"{whose}no layer computes this operation: docs/networks.md lists the layers that exist"
+            )
+        check_call(self.source, operation, call)
+        check_arguments(self.source, operation, row.arguments)
+        return row.function(self, operation, *nodes)
 
     def layer(self, record: spec.Layer, x: Node, keras_layer: Any = None) -> Node:
         """Add a layer after `x`; one with tensors gets a name, and is found under it."""
@@ -137,15 +192,15 @@ class _Reader:
 
     def activate(self, x: Node, activation: Any) -> Node:
         """Add the layers of an activation function."""
-        name = getattr(activation, "__name__", str(activation))
-        if name == "softmax":
+        if activation is activations.softmax:
             self.softmax = self.source
             self.notes["the model ends in a softmax; the network ends in its logits: the softmax is in the loss"] = None
             self.probabilities = x
             return x
-        if name not in _ACTIVATIONS:
-            raise self.source.error(f"activation {name}: expected {', '.join(_ACTIVATIONS)}, or softmax at the end")
-        for record in _ACTIVATIONS[name]:
+        if not inspect.isfunction(activation) or activation not in _ACTIVATIONS:
+            names = ", ".join(function.__name__ for function in _ACTIVATIONS)
+            raise self.source.error(f"activation={show(activation)}: expected Keras's {names}, or softmax at the end")
+        for record in _ACTIVATIONS[activation]:
             x = self.layer(record, x)
         return x
 
@@ -160,15 +215,15 @@ def _canonical(shape: Sequence[Any]) -> Shape:
 
 def _conv(reader: _Reader, layer: Any, x: Node) -> Node:
     source = reader.source
-    if layer.data_format != "channels_last" or expect_square(source, "dilation_rate", layer.dilation_rate) != 1:
-        raise source.error("expected data_format channels_last, and dilation_rate 1")
+    if expect_square(source, "dilation_rate", layer.dilation_rate) != 1:
+        raise source.error(f"dilation_rate={layer.dilation_rate}: expected 1")
     kernel = expect_square(source, "kernel_size", layer.kernel_size)
     stride = expect_square(source, "strides", layer.strides)
     zeros = reader.padding.get(x, 0)
     x = x.inputs[0] if x in reader.padding else x
     if layer.padding == "same":
         zeros += _same_padding(source, x.shape, kernel, stride)
-    if type(layer).__name__ == "DepthwiseConv2D":
+    if isinstance(layer, kl.DepthwiseConv2D):
         outputs, groups = x.shape[0] * layer.depth_multiplier, x.shape[0]
     else:
         outputs, groups = layer.filters, layer.groups
@@ -213,23 +268,25 @@ def _softmax(reader: _Reader, layer: Any, x: Node) -> Node:
 
 
 def _relu(reader: _Reader, layer: Any, x: Node) -> Node:
-    if layer.negative_slope or layer.threshold or layer.max_value not in (None, 6):
-        raise reader.source.error("expected max_value None or 6, and negative_slope and threshold 0")
+    if layer.max_value not in (None, 6):
+        raise reader.source.error(f"max_value={layer.max_value}: expected None or 6")
     return reader.layer(spec.ReLU() if layer.max_value is None else spec.ReLU6(), x)
 
 
 def _dropout(reader: _Reader, layer: Any, x: Node) -> Node:
-    if layer.noise_shape is not None:
-        raise reader.source.error("expected noise_shape None")
     return reader.layer(spec.Dropout(reader.name(), layer.rate), x, layer) if layer.rate else x
 
 
 def _batch_norm(reader: _Reader, layer: Any, x: Node) -> Node:
-    if not layer.center or not layer.scale or layer.axis not in (-1, len(x.shape)):
-        raise reader.source.error("expected center=True, scale=True and the last axis")
+    _expect_last_axis(reader, layer.axis, x)
     record = spec.BatchNorm(reader.name(), x.shape[0], layer.epsilon, _one_minus(layer.momentum))
     reader.notes["Keras's running variance divides by n, PyTorch's and polybench's by n - 1; the proof uses n"] = None
     return reader.layer(record, x, layer)
+
+
+def _expect_last_axis(reader: _Reader, axis: Any, x: Node) -> None:
+    if keras.tree.flatten(axis) not in ([-1], [len(x.shape)]):
+        raise reader.source.error(f"axis={axis}: expected the last axis")
 
 
 def _one_minus(momentum: float) -> float:
@@ -238,15 +295,12 @@ def _one_minus(momentum: float) -> float:
 
 
 def _layer_norm(reader: _Reader, layer: Any, x: Node) -> Node:
-    axis = layer.axis[0] if isinstance(layer.axis, list | tuple) and len(layer.axis) == 1 else layer.axis
-    if not layer.scale or axis not in (-1, len(x.shape)):
-        raise reader.source.error("expected scale=True and the last axis")
+    _expect_last_axis(reader, layer.axis, x)
     return reader.layer(spec.LayerNorm(reader.name(), x.shape[-1], layer.epsilon, layer.center), x, layer)
 
 
 def _group_norm(reader: _Reader, layer: Any, x: Node) -> Node:
-    if not layer.center or not layer.scale or layer.axis not in (-1, len(x.shape)):
-        raise reader.source.error("expected center=True, scale=True and the last axis")
+    _expect_last_axis(reader, layer.axis, x)
     return reader.layer(spec.GroupNorm(reader.name(), x.shape[0], layer.groups, layer.epsilon), x, layer)
 
 
@@ -263,12 +317,7 @@ def _pool(kind: Any) -> Callable[..., Node]:
 
 
 def _global_pool(record: spec.Layer) -> Callable[..., Node]:
-    def add(reader: _Reader, layer: Any, x: Node) -> Node:
-        if layer.keepdims:
-            raise reader.source.error("expected keepdims=False")
-        return reader.layer(record, x)
-
-    return add
+    return lambda reader, _, x: reader.layer(record, x)
 
 
 def _flatten(reader: _Reader, layer: Any, x: Node) -> Node:
@@ -297,56 +346,69 @@ def _add(reader: _Reader, layer: Any, *nodes: Node) -> Node:
 
 
 def _embedding(reader: _Reader, layer: Any, x: Node) -> Node:
-    if layer.mask_zero or x.inputs:
-        raise reader.source.error("expected the input's tokens, and mask_zero=False")
+    if x.inputs:
+        raise reader.source.error("expected the input's tokens")
     return reader.layer(spec.Embedding(reader.name(), layer.input_dim, layer.output_dim), x, layer)
 
 
 def _lstm(reader: _Reader, layer: Any, x: Node) -> Node:
-    one, bidirectional = (layer.forward_layer, True) if hasattr(layer, "forward_layer") else (layer, False)
-    usual = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True, "dropout": 0.0}
-    usual |= {"recurrent_dropout": 0.0, "go_backwards": False, "stateful": False}
-    if type(one).__name__ != "LSTM" or (bidirectional and layer.merge_mode != "concat"):
-        raise reader.source.error("expected an LSTM, with merge_mode concat")
-    for option, expected in usual.items():
-        found = getattr(one, option)
-        if getattr(found, "__name__", found) != expected:
-            raise reader.source.error(f"{option} {found}: expected {expected}")
-    record = spec.LSTM(reader.name(), x.shape[-1], one.units, bidirectional, one.return_sequences)
+    record = spec.LSTM(reader.name(), x.shape[-1], layer.units, False, layer.return_sequences)
+    return reader.layer(record, x, layer)
+
+
+def _bidirectional(reader: _Reader, layer: Any, x: Node) -> Node:
+    one, other = layer.forward_layer, layer.backward_layer
+    if type(one) is not kl.LSTM or type(other) is not kl.LSTM or one.units != other.units:
+        raise reader.source.error("expected two LSTMs of equal size")
+    for direction in (one, other):
+        check_methods(reader.source, direction)
+        check_arguments(reader.source, direction, (*LAYERS[kl.LSTM].arguments, "go_backwards"))
+    record = spec.LSTM(reader.name(), x.shape[-1], one.units, True, one.return_sequences)
     return reader.layer(record, x, layer)
 
 
 def _attention(reader: _Reader, layer: Any, *nodes: Node) -> Node:
     x, features = nodes[0], nodes[0].shape[-1]
-    if len(set(nodes)) != 1 or layer._dropout or layer.key_dim * layer.num_heads != features or layer._output_shape:
-        raise reader.source.error("expected self-attention without dropout, whose heads have all features together")
+    if len(set(nodes)) != 1 or layer.key_dim * layer.num_heads != features or layer.attention_axes != (1,):
+        raise reader.source.error("expected self-attention over time, whose heads have all features together")
     if layer.value_dim != layer.key_dim:
-        raise reader.source.error("expected value_dim equal to key_dim")
+        raise reader.source.error(f"value_dim={layer.value_dim}: expected key_dim, {layer.key_dim}")
     return reader.layer(spec.Attention(reader.name(), features, layer.num_heads, False, layer._use_bias), x, layer)
 
 
-LAYERS: dict[str, Callable[..., Node]] = {
-    "Conv2D": _conv,
-    "DepthwiseConv2D": _conv,
-    "ZeroPadding2D": _zero_padding,
-    "Dense": _dense,
-    "Activation": _activation,
-    "Softmax": _softmax,
-    "ReLU": _relu,
-    "Dropout": _dropout,
-    "BatchNormalization": _batch_norm,
-    "LayerNormalization": _layer_norm,
-    "GroupNormalization": _group_norm,
-    "MaxPooling2D": _pool(spec.MaxPool),
-    "AveragePooling2D": _pool(spec.AveragePool),
-    "GlobalAveragePooling2D": _global_pool(spec.GlobalAveragePool()),
-    "GlobalAveragePooling1D": _global_pool(spec.MeanOverTime()),
-    "Flatten": _flatten,
-    "Reshape": _reshape,
-    "Add": _add,
-    "Embedding": _embedding,
-    "LSTM": _lstm,
-    "Bidirectional": _lstm,
-    "MultiHeadAttention": _attention,
+class Row(NamedTuple):
+    """How to translate a class of Keras: the function, and the arguments of the layer that it reads."""
+
+    function: Callable[..., Node]
+    arguments: Sequence[str] = ()
+
+
+_WINDOW = ("kernel_size", "strides", "padding", "dilation_rate")
+
+LAYERS: dict[type[Any], Row] = {
+    kl.Conv2D: Row(_conv, ("filters", *_WINDOW, "groups", "activation", "use_bias")),
+    kl.DepthwiseConv2D: Row(_conv, ("depth_multiplier", *_WINDOW, "activation", "use_bias")),
+    kl.ZeroPadding2D: Row(_zero_padding, ("padding",)),
+    kl.Dense: Row(_dense, ("units", "activation", "use_bias")),
+    kl.Activation: Row(_activation, ("activation",)),
+    kl.Softmax: Row(_softmax),
+    Softmax: Row(_softmax),
+    kl.ReLU: Row(_relu, ("max_value",)),
+    kl.Dropout: Row(_dropout, ("rate",)),
+    kl.BatchNormalization: Row(_batch_norm, ("axis", "momentum", "epsilon")),
+    kl.LayerNormalization: Row(_layer_norm, ("axis", "epsilon", "center")),
+    kl.GroupNormalization: Row(_group_norm, ("axis", "epsilon", "groups")),
+    kl.MaxPooling2D: Row(_pool(spec.MaxPool), ("pool_size", "strides", "padding")),
+    kl.AveragePooling2D: Row(_pool(spec.AveragePool), ("pool_size", "strides", "padding")),
+    kl.GlobalAveragePooling2D: Row(_global_pool(spec.GlobalAveragePool())),
+    kl.GlobalAveragePooling1D: Row(_global_pool(spec.MeanOverTime())),
+    kl.Flatten: Row(_flatten),
+    kl.Reshape: Row(_reshape, ("target_shape",)),
+    kl.Add: Row(_add),
+    Add: Row(_add),
+    kl.Embedding: Row(_embedding, ("input_dim", "output_dim")),
+    kl.LSTM: Row(_lstm, ("units", "return_sequences")),
+    kl.Bidirectional: Row(_bidirectional, ("layer", "backward_layer")),
+    kl.MultiHeadAttention: Row(_attention, ("num_heads", "key_dim", "value_dim", "attention_axes", "use_bias")),
 }
-"""The layer of each class of Keras."""
+"""The layer of each class of Keras, and of the operations that functions of `keras.ops` are."""

@@ -10,6 +10,7 @@ import pytest
 
 import polybench
 from polybench import scripts
+from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.planning.study_file import read_network
 from tests.commands import printed_json, refused
@@ -101,18 +102,42 @@ model = keras.Sequential([
     [
         (sequential("layers.LeakyReLU(name='leaky')"), "layer leaky: LeakyReLU: no layer computes this"),
         (sequential("layers.Conv2D(4, 3, 2, 'same', name='c')"), 'layer c: Conv2D: padding "same" of 14 x 14'),
-        (sequential("layers.Conv2D(4, 3, activation='tanh', name='c')"), "layer c: Conv2D: activation tanh"),
+        (
+            sequential("layers.Conv2D(4, 3, activation='tanh', name='c')"),
+            "layer c: Conv2D: activation=keras.src.activations.activations.tanh",
+        ),
         (sequential("layers.Conv2D(4, (3, 1), name='c')"), "layer c: Conv2D: kernel_size (3, 1)"),
-        (sequential("layers.BatchNormalization(scale=False, name='b')"), "layer b: BatchNormalization: expected"),
+        (
+            sequential("layers.BatchNormalization(scale=False, name='b')"),
+            "layer b: BatchNormalization: scale=False: expected True",
+        ),
         (sequential("layers.Softmax(name='s')"), "layer s: Softmax: a softmax before the end"),
-        (sequential("layers.Conv2D(4, 3, trainable=False, name='c')"), "layer c: Conv2D: trainable is False"),
+        (
+            sequential("layers.Conv2D(4, 3, trainable=False, name='c')"),
+            "layer c: Conv2D: trainable=False: expected True",
+        ),
         ("model = keras.Sequential([layers.Dense(5)])", "expected a functional or sequential Keras model"),
         ("model = keras.Sequential([keras.Input((None, 8, 3)), layers.Flatten()])", "expected fixed numbers"),
     ],
 )
-def test_what_has_no_layer_is_refused_by_its_name(body: str, message: str, tmp_path: Path) -> None:
-    net = tmp_path / "net.toml"
-    assert message in refused("import", f"{program(tmp_path, body)}:model", "-o", net)
+def test_what_has_no_layer_is_refused_by_its_name(body: str, message: str) -> None:
+    import keras
+    from keras import layers
+
+    namespace = {"keras": keras, "layers": layers}
+    exec(dedent(body), namespace)
+    with pytest.raises(BadInput) as error:
+        polybench.import_model(namespace["model"])
+    assert message in str(error.value)
+
+
+def test_a_refused_model_writes_nothing(tmp_path: Path) -> None:
+    file, net = (
+        program(tmp_path, sequential("layers.Conv2D(4, 3, kernel_regularizer='l2', name='c')")),
+        tmp_path / "net.toml",
+    )
+    message = refused("import", f"{file}:model", "-o", net)
+    assert message == "layer c: Conv2D: kernel_regularizer=L2(l2=0.01): expected None"
     assert not list(tmp_path.glob("*net*"))
 
 
