@@ -92,7 +92,7 @@ class Translation(NamedTuple):
     """A user's program as a network: its model, its tensors in the program, and where each layer comes from.
 
     `notes` tell what differs from the program by convention. With `returns_probabilities`, the program ends in a
-    softmax, which is part of the network's loss.
+    softmax, which is part of the network's loss; with `returns_log_probabilities`, in a log-softmax.
     """
 
     model: Model
@@ -100,6 +100,7 @@ class Translation(NamedTuple):
     layers: list[ImportedLayer]
     notes: list[str]
     returns_probabilities: bool
+    returns_log_probabilities: bool = False
 
     def check_complete(self, trained: Mapping[str, int]) -> None:
         """Raise BadInput unless the layers use each value of the trained variables, of these sizes, once."""

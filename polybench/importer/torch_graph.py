@@ -7,20 +7,22 @@ recognized where the next layer reads the value: nothing, a flatten layer, patch
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 
 from polybench.errors import BadInput
 from polybench.importer.graph import Names, Node, Slot, Source, Translation, build
+from polybench.importer.torch_module import check_backward, check_module, explained, run_forward, training
 from polybench.networks import layers as spec
 
 BATCH = 2
@@ -41,11 +43,17 @@ _HINTS = {
     "mul": f"scale the data instead; {_ATTENTION_HINT}",
     "div": f"scale the data instead; {_ATTENTION_HINT}",
     "sub": "shift the data instead",
+    "wrap_with_set_grad_enabled": "its weights have no gradient: remove torch.no_grad()",
+    "wrap_with_autocast": "remove torch.autocast: --precision bf16 is the precision of a whole network",
 }
 """The way out, by operation."""
 
 _READS_BUFFERS = {"batch_norm"}
 """Operations whose buffers are state that training changes; elsewhere, buffers are constants."""
+
+
+_X = {"self": "x", "input": "x"}
+"""Names of arguments, where a translation's differ from the schema's."""
 
 
 class Value(NamedTuple):
@@ -62,8 +70,21 @@ class Heads(Node):
     attention: Callable[[str, bool], spec.Attention] = field(kw_only=True)
 
 
-Operations = Mapping[str, Callable[..., Any]]
-"""Functions by operation: (reader, arguments of the operation) -> its value."""
+class Operation(NamedTuple):
+    """How an operation becomes a layer.
+
+    The parameters of `translate` are the arguments that it reads, named as in the operation's schema; `self` and
+    `input` are x. Any other argument has the value in `expected`, or else its default; otherwise it is refused.
+    """
+
+    translate: Callable[..., Any]
+    expected: Mapping[str, Any] = MappingProxyType({})
+
+
+ANY: Any = object()
+"""The expected value of an argument that changes nothing in what is computed."""
+
+Operations = Mapping[str, Operation]
 
 
 def translate(module: Any, input_shape: spec.Shape, file: Path | None, operations: Operations) -> Translation:
@@ -71,61 +92,23 @@ def translate(module: Any, input_shape: spec.Shape, file: Path | None, operation
 
     `file` is the user's file, whose lines errors name. BadInput has the operation that has no layer, and its line.
     """
-    _check_parameters(module)
-    example = torch.zeros(
-        (BATCH, *input_shape), dtype=torch.int64 if len(input_shape) == 1 else torch.get_default_dtype()
-    )
-    modes = {one: one.training for one in module.modules()}
-    try:
-        exported = torch.export.export(module.train(), (example,), strict=False)
-        _check_autograd(module, example)
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(_explain_export(error, module, file)) from None
-    finally:
-        for one, mode in modes.items():
-            one.training = mode
-    reader = Reader(module, exported, input_shape, file, operations)
-    return reader.read(type(module).__name__)
-
-
-def _check_parameters(module: Any) -> None:
-    for name, parameter in module.named_parameters():
-        if not parameter.is_floating_point():
-            raise BadInput(f"{name} is {str(parameter.dtype).removeprefix('torch.')}: expected weights of real numbers")
-
-
-def _check_autograd(module: Any, example: Any) -> None:
-    """Raise BadInput for a gradient that the user's code computes; the exported program has only the forward pass."""
-    output = copy.deepcopy(module).train()(example)  # its running statistics change
-    output = next(iter(torch.utils._pytree.tree_leaves(output)), None)
-    pending, seen = [getattr(output, "grad_fn", None)], set()
-    while pending:
-        function = pending.pop()
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        if isinstance(function, torch.autograd.function.BackwardCFunction):
-            owner = type(function)._forward_cls
-            place = f"{Path(inspect.getsourcefile(owner) or '?').name}:{inspect.getsourcelines(owner)[1]}"
-            raise BadInput(f"{place}: {owner.__name__}: a torch.autograd.Function has a gradient of its own: remove it")
-        pending += [one for one, _ in function.next_functions]
-
-
-def _explain_export(error: Exception, module: Any, file: Path | None) -> str:
-    """Explain why torch.export failed, with the line of the user's file."""
-    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
-    own = [frame.lineno for frame in frames if file is not None and Path(frame.filename) == file]
-    found = re.findall(r'File "([^"]+)", line (\d+)', str(error))
-    own += [int(line) for name, line in found if file is not None and Path(name) == file]
-    place = f"{file.name}:{own[-1]}" if own and file else type(module).__name__
-    problem = str(error).strip().partition("\n")[0] or type(error).__name__
-    if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
-        problem = (
-            "control flow or a shape depends on the values of a tensor: expected the same operations for all inputs"
-        )
-    return f"{place}: torch.export: {problem}"
+    check_module(module)
+    shape = (BATCH, *input_shape)
+    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    example: Any = torch.zeros(shape, dtype=torch.int64) if len(input_shape) == 1 else drawn
+    with explained("import", module, file), training(module), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.export warns about nn.LSTM
+        with explained("forward", module, file):
+            forward = run_forward(module, example)
+        with explained("torch.export", module, file):
+            exported = torch.export.export(module, (example,), strict=False)
+        reader = Reader(module, exported, input_shape, file, operations)
+        translation = reader.read(type(module).__name__)
+        for name in forward.changed & reader.constants_read.keys():
+            raise reader.constants_read[name].error(f"the forward pass changes {name}: expected a constant")
+        with explained("backward", module, file):
+            check_backward(module, forward.output)
+    return translation
 
 
 class Reader:
@@ -146,39 +129,50 @@ class Reader:
         self.owners: dict[str, Node] = {}
         """The layer that has each weight."""
         self.notes: dict[str, None] = {}
-        self.probabilities: Node | None = None
+        self.constants_read: dict[str, Source] = {}
+        """The operation that reads each buffer as a constant."""
+        self.frozen_zeros: set[str] = set()
+        """Weights that are zero and not trained, and that no layer has."""
+        self.last: Node | None = None
+        """The input of the softmax or log-softmax that `softmax` is."""
         self._settled: dict[tuple[Node, str], Node] = {}
         self.source = self.softmax = Source("input", type(module).__name__)
 
     def read(self, name: str) -> Translation:
         """Return the translation of the whole graph."""
         start = Node(None, (), self.shape, self.source)
+        result = self._values(start)
+        if not is_value(result):
+            raise BadInput(f"{name}: the output does not depend on the input")
+        output = self.settle(result)
+        if self.last not in (None, output):
+            raise self.softmax.error("a softmax before the end: expected it last, over the classes")
+        end = self.softmax.operation if output is self.last else ""
+        translation = build(output, start, name, self.notes, returns_probabilities=end == "softmax")
+        translation.check_complete(self._trained())
+        return translation._replace(returns_log_probabilities=end == "log_softmax")
+
+    def _values(self, start: Node) -> Any:
+        """Read all operations that the output depends on; return the output's value."""
         values: dict[Any, Any] = {}
         needed = self._needed()
+        self._check_views()
         for node in self._graph.nodes:
             if node not in needed:
                 continue
             if node.op == "placeholder":
                 values[node] = self._placeholder(node.name, start)
             elif node.op == "get_attr":
-                values[node] = self._constants[node.target]
-            elif node.op == "output":
-                result = values.get(_first_output(node))
-            else:
+                values[node] = self._constants.get(node.target)  # or the operations of a block
+            elif node.op == "call_function":
                 self.source = self._locate(node)
                 try:
                     self._run(node, values)
-                except (RuntimeError, TypeError, IndexError) as error:  # of an operation on values that it cannot have
+                except BadInput:
+                    raise
+                except Exception as error:  # of an operation on values that it cannot have
                     raise self.error(f"cannot be read: {str(error).partition(chr(10))[0]}") from error
-        if not is_value(result):
-            raise BadInput(f"{name}: the output does not depend on the input")
-        output = self.settle(result)
-        if self.probabilities not in (None, output):
-            raise self.softmax.error("a softmax before the end: expected it last, over the classes")
-        translation = build(output, start, name, self.notes, returns_probabilities=output is self.probabilities)
-        trained = {name: one.numel() for name, one in self.parameters.items() if name not in self._frozen_zeros()}
-        translation.check_complete(trained)
-        return translation
+        return values.get(_first_output(node))
 
     def _needed(self) -> set[Any]:
         """Return the nodes that the first output depends on; others, such as a loss, do not belong to the network."""
@@ -189,17 +183,29 @@ class Reader:
                 needed |= {node, *node.all_input_nodes}
         return needed
 
-    def _frozen_zeros(self) -> set[str]:
-        """Return LSTMs' second biases that stay 0, by name; BadInput for other weights that are not trained."""
-        zeros = set()
+    def _check_views(self) -> None:
+        """Raise BadInput if an operation overwrites a tensor that is read later through another view of it."""
+        order = {node: number for number, node in enumerate(self._graph.nodes)}
+        views: dict[Any, list[Any]] = {}
+        for node in self._graph.nodes:
+            views[node] = [node]
+            if node.op != "call_function" or not (_overwrites(node) or _operation(node) in _MOVES):
+                continue
+            original = node.args[0]
+            if not isinstance(original, torch.fx.Node):
+                continue
+            views[node] = views[original]
+            others = [view for view in views[original] if view is not original]
+            if _overwrites(node) and any(order[user] > order[node] for view in others for user in view.users):
+                raise self._locate(node).error("changes a view of a tensor in place: expected it not in place")
+            views[node].append(node)
+
+    def _trained(self) -> dict[str, int]:
+        """Return the sizes of the weights by name; BadInput for one that is not trained."""
         for name, parameter in self.parameters.items():
-            if not parameter.requires_grad:
-                if "bias_hh_l" not in name or parameter.any():
-                    raise BadInput(
-                        f"{name}: requires_grad is False: expected True, because polybench trains all weights"
-                    )
-                zeros.add(name)
-        return zeros
+            if not parameter.requires_grad and name not in self.frozen_zeros:
+                raise BadInput(f"{name}: requires_grad is False: expected True, because polybench trains all weights")
+        return {name: one.numel() for name, one in self.parameters.items() if name not in self.frozen_zeros}
 
     def _placeholder(self, name: str, start: Node) -> Any:
         signature = self._signature
@@ -216,7 +222,8 @@ class Reader:
 
     def _locate(self, node: Any) -> Source:
         """Return the operation's name, the last line of the user's file that led to it, and its module's path."""
-        frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        traces = (one.meta.get("stack_trace") for one in (node, *node.users))  # a block has that of its results
+        frames = re.findall(r'File "([^"]+)", line (\d+)', next(filter(None, traces), ""))
         own = [frame for frame in frames if self._file is not None and Path(frame[0]) == self._file]
         others = [frame for frame in frames if "/torch/" not in frame[0]]
         path, line = (own or others or frames or [("?", "0")])[-1]
@@ -226,21 +233,43 @@ class Reader:
 
     def _run(self, node: Any, values: dict[Any, Any]) -> None:
         args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
-        kwargs = dict(kwargs)
         name = _operation(node)
         if name not in _READS_BUFFERS:
             args, kwargs = torch.utils._pytree.tree_map_only(Value, self._constant, (args, kwargs), is_leaf=is_value)
-        used = [one for one in torch.utils._pytree.tree_leaves((args, kwargs), is_leaf=is_value) if is_value(one)]
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs), is_leaf=is_value)
+        used = [one for one in leaves if is_value(one)]
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise self.error(f"no layer computes this block: {_HINTS.get(name, _HINT)}")
         if not used:
-            values[node] = None if _overwrites(node) else node.target(*args, **kwargs)
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                raise self.error("draws random numbers: expected dropout only")
+            values[node] = node.target(*args, **kwargs)
         elif name in _MOVES:
+            if node.target is not operator.getitem and (len(used) > 1 or used[0] is not args[0] or _has_dtype(leaves)):
+                raise self.error("an argument is a dtype or computed: expected numbers")
             values[node] = self._with_patches(_move(node.target, used[0], args, kwargs))
         elif (operation := self._operations.get(name)) is not None:
-            values[node] = operation(self, *args, **_known(operation, kwargs))
+            values[node] = operation.translate(self, **self._arguments(operation, node.target._schema, args, kwargs))
         else:
             raise self.error(f"no layer computes this operation: {_HINTS.get(name, _HINT)}")
-        if _overwrites(node) and name in self._operations and used:
-            values[node.args[0]] = values[node]  # the operation overwrites its input
+        if _overwrites(node):
+            values[node.args[0]] = values[node]
+
+    def _arguments(self, operation: Operation, schema: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+        """Return the arguments that a translation reads; BadInput for others that differ from what is expected."""
+        names = [_X.get(one.name, one.name) for one in schema.arguments]
+        given = dict(zip(names, args, strict=False)) | dict(kwargs)
+        read = inspect.signature(operation.translate).parameters
+        missing = [one.name for one in read.values() if one.default is one.empty and one.name not in names]
+        if missing != ["reader"]:
+            raise self.error(f"no layer computes this form, {schema.overload_name}: {_HINT}")
+        for name, argument in zip(names, schema.arguments, strict=True):
+            value = given.get(name, argument.default_value)
+            expected = operation.expected.get(name, argument.default_value)
+            if name not in read and expected is not ANY and _each(value) != _each(expected):
+                default = "" if name in operation.expected else "the default, "
+                raise self.error(f"{name}={value}: expected {default}{expected}")
+        return {name: value for name, value in given.items() if name in read}
 
     def _with_patches(self, value: Any) -> Any:
         """Return a sequence of patches as the output of a layer, since later layers may move it again."""
@@ -254,6 +283,7 @@ class Reader:
     def _constant(self, value: Value) -> Any:
         """Return the numbers of a buffer, which is a constant; other values unchanged."""
         if isinstance(value.base, str) and value.base not in self.parameters:
+            self.constants_read.setdefault(value.base, self.source)
             return self._constants[value.base].flatten()[value.index]
         return value
 
@@ -368,9 +398,12 @@ def is_value(value: Any) -> bool:
 
 
 def _operation(node: Any) -> str:
-    """Return the name of an operation without overload, and without the mark of one that overwrites its input."""
+    """Return the name of an operation without overload, and without the mark of one that overwrites its input.
+
+    That of a user's own operation has its library, because it may have the name of one of PyTorch's.
+    """
     schema = getattr(node.target, "_schema", None)
-    return str(schema.name).partition("::")[2].removesuffix("_") if schema else str(node.target.__name__)
+    return str(schema.name).removeprefix("aten::").removesuffix("_") if schema else str(node.target.__name__)
 
 
 def _overwrites(node: Any) -> bool:
@@ -384,9 +417,13 @@ def _first_output(node: Any) -> Any:
     return next(iter(torch.utils._pytree.tree_leaves(node.args[0])), None)
 
 
-def _known(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    names = inspect.signature(function).parameters
-    return {name: value for name, value in kwargs.items() if name in names}
+def _each(value: Any) -> set[Any]:
+    """Return the values of an argument; a number for all axes equals a list of it."""
+    return set(value) if isinstance(value, list) else {value}
+
+
+def _has_dtype(values: Iterable[Any]) -> bool:
+    return any(isinstance(one, torch.dtype) for one in values)
 
 
 def _move(target: Any, value: Value, args: Any, kwargs: Any) -> Any:

@@ -1,6 +1,7 @@
 """PyTorch: the layer of each ATen operation. ADD AN OPERATION: a function, and its row in OPERATIONS.
 
-The functions have the arguments of their operations, which are the same for modules and functions.
+The functions have the arguments of their operations, which are the same for modules and functions. What a function does
+not read has its default or the value in OPERATIONS.
 """
 
 from __future__ import annotations
@@ -13,18 +14,13 @@ import numpy as np
 import torch
 
 from polybench.importer.graph import Node, Slot, expect_square, tied_owner
-from polybench.importer.torch_graph import BATCH, Heads, Reader, Value, is_value, positions, whole
+from polybench.importer.torch_graph import ANY, BATCH, Heads, Operation, Reader, Value, is_value, positions, whole
 from polybench.networks import layers as spec
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 
 
-def _keep(reader: Reader, x: Value, *_: Any) -> Value:
-    """An operation that changes nothing in training."""
-    return x
-
-
 def _elementwise(record: spec.Layer) -> Callable[..., Value]:
-    def add(reader: Reader, x: Value, *_: Any) -> Value:
+    def add(reader: Reader, x: Value) -> Value:
         base = x.base
         if not isinstance(base, Node) or isinstance(base, Heads):
             base, x = (settled := reader.settle(x)), whole(settled)
@@ -34,14 +30,11 @@ def _elementwise(record: spec.Layer) -> Callable[..., Value]:
 
 
 def _conv(
-    reader: Reader, x: Value, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1,
-) -> Value:  # fmt: skip
+    reader: Reader, x: Value, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, groups: int = 1
+) -> Value:
     node, slot = reader.settle(x), reader.slot(weight)
     assert slot is not None
     outputs, inputs, *kernel = slot.indices.shape
-    if expect_square(reader.source, "dilation", dilation) != 1:
-        raise reader.error(f"dilation {tuple(dilation)}: expected 1")
     pad: Any = padding if isinstance(padding, str) else expect_square(reader.source, "padding", padding)
     size = expect_square(reader.source, "kernel", kernel)
     step = expect_square(reader.source, "stride", stride)
@@ -69,24 +62,26 @@ def _linear(reader: Reader, x: Value, weight: Any, bias: Any = None) -> Value:
     return Value(made, position[..., None] * outputs + torch.arange(outputs))
 
 
-def _matmul(reader: Reader, x: Any, weight: Any) -> Value:
-    if not is_value(x) or not is_value(weight) or not isinstance(weight.base, str) or weight.index.ndim != 2:
+def _matmul(reader: Reader, x: Any, other: Any) -> Value:
+    if not is_value(x) or not is_value(other) or not isinstance(other.base, str) or other.index.ndim != 2:
         raise reader.error("expected a product with a weight; write attention as F.scaled_dot_product_attention")
-    return _linear(reader, x, Value(weight.base, weight.index.T))
+    return _linear(reader, x, Value(other.base, other.index.T))
+
+
+def _mm(reader: Reader, x: Any, mat2: Any) -> Value:
+    return _matmul(reader, x, mat2)
 
 
 _NOT_PROJECTED = "expected an output projection, a linear layer, right after the heads of attention"
 
 
 def _attention(
-    reader: Reader, query: Value, key: Value, value: Value, attn_mask: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    reader: Reader, query: Value, key: Value, value: Value, attn_mask: Any = None, is_causal: bool = False,
+    scale: float | None = None,
 ) -> Value:  # fmt: skip
     heads, time, size = query.index.shape[1:]
     is_causal = is_causal or _is_causal_mask(reader, attn_mask, time)
-    if dropout_p:
-        raise reader.error(f"dropout of {dropout_p} inside attention: expected 0")
-    if enable_gqa or key.index.shape != query.index.shape or value.index.shape != query.index.shape:
+    if key.index.shape != query.index.shape or value.index.shape != query.index.shape:
         raise reader.error("expected self-attention with as many heads of keys and values as of queries")
     if scale is not None and not math.isclose(scale, size**-0.5):
         raise reader.error(f"scale {scale}: expected 1 / sqrt({size})")
@@ -142,120 +137,103 @@ def _project(reader: Reader, heads: Heads, weight: Slot, bias: Slot | None) -> N
     return node
 
 
-def _embedding(reader: Reader, weight: Any, tokens: Any, *_: Any) -> Value:
+def _embedding(reader: Reader, weight: Any, indices: Any) -> Value:
     slot = reader.slot(weight)
     assert slot is not None
     vocabulary, features = slot.indices.shape
-    if isinstance(tokens, torch.Tensor):  # constant, as for positions
-        return Value(weight.base, weight.index[tokens])
-    node = reader.settle(tokens)
+    if isinstance(indices, torch.Tensor):  # constant, as for positions
+        return Value(weight.base, weight.index[indices])
+    node = reader.settle(indices)
     if node.inputs or len(node.shape) != 1:
         raise reader.error("expected the input's tokens: import it with --input LENGTH")
     return whole(reader.layer(lambda name: spec.Embedding(name, vocabulary, features), node, weight=slot))
 
 
 def _batch_norm(
-    reader: Reader, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float,
-    epsilon: float, *_: Any,
-) -> Value:  # fmt: skip
-    if weight is None or bias is None or mean is None or not training:
-        raise reader.error("expected batch norm with affine=True, track_running_stats=True, in training")
+    reader: Reader, x: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Value:
+    if weight is None or bias is None:
+        raise reader.error("affine=False: expected a weight and a bias")
+    if running_mean is None or running_var is None:
+        raise reader.error("track_running_stats=False: expected running statistics")
     node = reader.settle(x)
-    slots = {"weight": weight, "bias": bias, "running_mean": mean, "running_variance": variance}
-    make = lambda name: spec.BatchNorm(name, node.shape[0], epsilon, momentum)  # noqa: E731
+    slots = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_variance": running_var}
+    make = lambda name: spec.BatchNorm(name, node.shape[0], eps, momentum)  # noqa: E731
     return whole(reader.layer(make, node, **{name: reader.slot(one) for name, one in slots.items()}))
 
 
 def _layer_norm(
-    reader: Reader, x: Value, shape: Sequence[int], weight: Any = None, bias: Any = None, epsilon: float = 1e-5, *_: Any
+    reader: Reader, x: Value, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Value:
     node, position, order = reader.rows(x)
-    if (
-        weight is None
-        or isinstance(node, Heads)
-        or tuple(shape) != node.shape[-1:]
-        or not torch.equal(order, order.sort()[0])
-    ):
-        raise reader.error("expected a weight, over the features of each position")
+    if weight is None:
+        raise reader.error("elementwise_affine=False: expected a weight")
+    is_ordered = torch.equal(order, order.sort()[0])
+    if isinstance(node, Heads) or tuple(normalized_shape) != node.shape[-1:] or not is_ordered:
+        raise reader.error(f"normalized_shape={normalized_shape}: expected the features of each position")
     features = node.shape[-1]
-    make = lambda name: spec.LayerNorm(name, features, epsilon, bias is not None)  # noqa: E731
+    make = lambda name: spec.LayerNorm(name, features, eps, bias is not None)  # noqa: E731
     made = reader.layer(make, node, weight=reader.slot(weight), bias=reader.slot(bias))
     return Value(made, position[..., None] * features + torch.arange(features))
 
 
 def _group_norm(
-    reader: Reader, x: Value, groups: int, weight: Any = None, bias: Any = None, epsilon: float = 1e-5, *_: Any
+    reader: Reader, x: Value, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Value:
     node = reader.settle(x)
     if weight is None or bias is None:
-        raise reader.error("expected affine=True")
-    make = lambda name: spec.GroupNorm(name, node.shape[0], groups, epsilon)  # noqa: E731
+        raise reader.error("affine=False: expected a weight and a bias")
+    make = lambda name: spec.GroupNorm(name, node.shape[0], num_groups, eps)  # noqa: E731
     return whole(reader.layer(make, node, weight=reader.slot(weight), bias=reader.slot(bias)))
 
 
-def _dropout(reader: Reader, x: Value, rate: float, training: bool = True) -> Value:
-    if not rate or not training:
+def _dropout(reader: Reader, x: Value, p: float, train: bool) -> Value:
+    if not p or not train:
         return x
-    if rate == 1:
-        raise reader.error("rate 1 drops everything: expected less")
-    return whole(reader.layer(lambda name: spec.Dropout(name, rate), reader.settle(x)))
+    if p == 1:
+        raise reader.error("p=1 drops everything: expected less")
+    return whole(reader.layer(lambda name: spec.Dropout(name, p), reader.settle(x)))
 
 
-def _gelu(reader: Reader, x: Value, *, approximate: str = "none") -> Value:
+def _gelu(reader: Reader, x: Value, approximate: str = "none") -> Value:
     made: Value = _elementwise(spec.GELU("tanh" if approximate == "tanh" else "none"))(reader, x)
     return made
 
 
-def _hardtanh(reader: Reader, x: Value, low: float = -1.0, high: float = 1.0) -> Value:
-    if (low, high) != (0, 6):
-        raise reader.error(f"limits {low} and {high}: expected 0 and 6, as in ReLU6")
-    return _relu6(reader, x)
+def _pool(kind: Any) -> Callable[..., Value]:
+    def add(
+        reader: Reader, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False
+    ) -> Value:
+        node, source = reader.settle(x), reader.source
+        window, pad = expect_square(source, "kernel", kernel_size), expect_square(source, "padding", padding)
+        if pad:
+            raise reader.error(f"padding {pad}: expected pooling without padding")
+        step = expect_square(source, "stride", stride) if stride else window
+        if ceil_mode and any((length - window) % step for length in node.shape[1:]):
+            raise reader.error("ceil_mode keeps windows beyond the border: expected ceil_mode=False")
+        return whole(reader.layer(lambda _: kind(window, step), node))
+
+    return add
 
 
-_relu6 = _elementwise(spec.ReLU6())
-
-
-def _max_pool(
-    reader: Reader, x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Value:
-    return _pool(reader, spec.MaxPool, x, size, stride, padding, dilation, ceil_mode)
-
-
-def _average_pool(
-    reader: Reader, x: Value, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *_: Any
-) -> Value:
-    return _pool(reader, spec.AveragePool, x, size, stride, padding, 1, ceil_mode)
-
-
-def _pool(
-    reader: Reader, kind: Any, x: Value, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Value:
-    node, source = reader.settle(x), reader.source
-    window, pad = expect_square(source, "kernel", size), expect_square(source, "padding", padding)
-    if pad or expect_square(source, "dilation", dilation) != 1:
-        raise reader.error(f"padding {pad}, dilation {dilation}: expected pooling without padding and dilation")
-    step = expect_square(source, "stride", stride) if stride else window
-    if ceil_mode and any((length - window) % step for length in node.shape[1:]):
-        raise reader.error("ceil_mode keeps windows beyond the border: expected ceil_mode=False")
-    return whole(reader.layer(lambda _: kind(window, step), node))
-
-
-def _adaptive_average_pool(reader: Reader, x: Value, size: Any) -> Value:
+def _adaptive_average_pool(reader: Reader, x: Value, output_size: Any) -> Value:
     node = reader.settle(x)
-    if list(size) == [1, 1]:
+    if list(output_size) == [1, 1]:
         return _global_pool(reader, node, keep_axes=True)
     height, width = node.shape[1:]
-    window, rest = divmod(height, size[0])
-    if rest or height != width or size[0] != size[1]:
-        raise reader.error(f"output {tuple(size)} of {height} x {width}: expected 1 x 1, or a divisor of a square")
+    window, rest = divmod(height, output_size[0])
+    if rest or height != width or output_size[0] != output_size[1]:
+        raise reader.error(
+            f"output {tuple(output_size)} of {height} x {width}: expected 1 x 1, or a divisor of a square"
+        )
     return x if window == 1 else whole(reader.layer(lambda _: spec.AveragePool(window), node))
 
 
-def _mean(reader: Reader, x: Value, axes: Any = None, keepdim: bool = False, *_: Any) -> Value:
+def _mean(reader: Reader, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
     node = reader.settle(x)
-    if x.index.ndim != len(node.shape) + 1 or axes is None:
+    if x.index.ndim != len(node.shape) + 1 or dim is None:
         raise reader.error("expected the mean over height and width, or over time")
-    reduced = {axis % x.index.ndim for axis in axes}
+    reduced = {axis % x.index.ndim for axis in dim}
     if len(node.shape) == 3 and reduced == {2, 3}:
         return _global_pool(reader, node, keep_axes=keepdim)
     if len(node.shape) == 2 and reduced == {1} and not keepdim:
@@ -269,8 +247,9 @@ def _global_pool(reader: Reader, node: Node, *, keep_axes: bool) -> Value:
     return Value(made, index[:, :, None, None] if keep_axes else index)
 
 
-def _add(reader: Reader, a: Any, b: Any, *, alpha: float = 1) -> Value:
-    if alpha != 1 or not is_value(a) or not is_value(b):
+def _add(reader: Reader, x: Any, other: Any) -> Value:
+    a, b = x, other
+    if not is_value(a) or not is_value(b):
         raise reader.error("expected the sum of two values that depend on the input, or of one and a parameter")
     if isinstance(a.base, str):
         a, b = b, a
@@ -303,40 +282,40 @@ def _positions(reader: Reader, x: Value, table: Value) -> Value:
     raise reader.error(f"adds {table.base} to a value of shape {node.shape}: expected a row for each position")
 
 
-def _cat(reader: Reader, values: Sequence[Any], axis: int = 0) -> Value:
-    if all(is_value(one) for one in values):
-        if len({one.base for one in values}) == 1:
-            return Value(values[0].base, torch.cat([one.index for one in values], axis))
-        first, *rest = values
+def _cat(reader: Reader, tensors: Sequence[Any], dim: int = 0) -> Value:
+    if all(is_value(one) for one in tensors):
+        if len({one.base for one in tensors}) == 1:
+            return Value(tensors[0].base, torch.cat([one.index for one in tensors], dim))
+        first, *rest = tensors
         if isinstance(first.base, str) and len(rest) == 1 and not isinstance(rest[0].base, str):
             node = reader.settle(rest[0])
             features = node.shape[-1]
-            if axis in (1, -2) and torch.equal(first.index, torch.arange(features).expand(BATCH, 1, features)):
+            if dim in (1, -2) and torch.equal(first.index, torch.arange(features).expand(BATCH, 1, features)):
                 slot = Slot(first.base, np.arange(features))
                 return whole(reader.layer(lambda name: spec.ClassToken(name, features), node, token=slot))
     raise reader.error("expected a class token before a sequence, or parts of one value: no layer concatenates others")
 
 
 def _lstm(
-    reader: Reader, x: Value, state: Sequence[Any], weights: Sequence[Any], has_biases: bool, layers: int, rate: float,
-    training: bool, bidirectional: bool, batch_first: bool,
-) -> list[Value | None]:  # fmt: skip
+    reader: Reader, x: Value, hx: Sequence[Any], params: Sequence[Any], bidirectional: bool
+) -> list[Value | None]:
     node = reader.settle(x)
     directions = ("", REVERSE) if bidirectional else ("",)
-    each = 4 if has_biases else 2
-    if layers != 1 or not batch_first or not has_biases or len(weights) != each * len(directions):
-        raise reader.error("expected one layer, batch_first=True, biases, and no projection")
-    if any(not isinstance(one, torch.Tensor) or one.any() for one in state):
-        raise reader.error("expected an initial state of zeros")
     names = ("weight", "recurrent", "bias", "recurrent_bias")
+    if len(params) != len(names) * len(directions):
+        raise reader.error("proj_size: expected 0, an LSTM without a projection")
+    if any(not isinstance(one, torch.Tensor) or one.any() for one in hx):
+        raise reader.error("expected an initial state of zeros")
     slots: dict[str, Slot | None] = {
-        direction + name: reader.slot(weights[each * number + offset])
+        direction + name: reader.slot(params[len(names) * number + offset])
         for number, direction in enumerate(directions)
         for offset, name in enumerate(names)
     }
     second = [slots[f"{direction}recurrent_bias"] for direction in directions]
-    frozen = all(slot is not None and not reader.parameters[slot.variable].requires_grad for slot in second)
+    zeros = {slot.variable for slot in second if slot is not None and _is_frozen_zero(reader, slot.variable)}
+    frozen = len(zeros) == len(second)
     if frozen:
+        reader.frozen_zeros |= zeros
         slots = {name: slot for name, slot in slots.items() if not name.endswith("recurrent_bias")}
     weight = slots["weight"]
     assert weight is not None
@@ -354,40 +333,46 @@ def _lstm(
     return [whole(outputs), Value(last, units), None]
 
 
-def _softmax(reader: Reader, x: Value, axis: int, *_: Any) -> Value:
-    node = reader.settle(x)
-    if axis % x.index.ndim != len(node.shape):
-        raise reader.error("expected a softmax over the classes, at the end")
-    reader.probabilities = Node(node.layer, node.inputs, node.shape, node.source, node.slots)
-    reader.softmax = reader.source
-    reader.notes["the model ends in a softmax; the network ends in its logits, and the softmax is in the loss"] = None
-    return whole(reader.probabilities)
+def _is_frozen_zero(reader: Reader, weight: str) -> bool:
+    parameter = reader.parameters[weight]
+    return not parameter.requires_grad and not parameter.any()
 
 
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "conv2d": _conv,
-    "linear": _linear,
-    "matmul": _matmul,
-    "mm": _matmul,
-    "scaled_dot_product_attention": _attention,
-    "embedding": _embedding,
-    "lstm": _lstm,
-    "batch_norm": _batch_norm,
-    "layer_norm": _layer_norm,
-    "group_norm": _group_norm,
-    "dropout": _dropout,
-    "relu": _elementwise(spec.ReLU()),
-    "relu6": _relu6,
-    "hardtanh": _hardtanh,
-    "gelu": _gelu,
-    "silu": _elementwise(spec.SiLU()),
-    "max_pool2d": _max_pool,
-    "avg_pool2d": _average_pool,
-    "adaptive_avg_pool2d": _adaptive_average_pool,
-    "mean": _mean,
-    "add": _add,
-    "cat": _cat,
-    "softmax": _softmax,
-    "_assert_tensor_metadata": _keep,
+def _softmax(reader: Reader, x: Value, dim: int) -> Value:
+    """A softmax or a log-softmax, both of which are part of the cross-entropy."""
+    node, name = reader.settle(x), reader.source.operation
+    if dim % x.index.ndim != len(node.shape) or reader.last is not None:
+        raise reader.error(f"expected one {name}, over the classes, at the end")
+    reader.last, reader.softmax = Node(node.layer, node.inputs, node.shape, node.source, node.slots), reader.source
+    reader.notes[f"the model ends in a {name}; the network ends in its logits, and the {name} is in the loss"] = None
+    return whole(reader.last)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "conv2d": Operation(_conv),
+    "linear": Operation(_linear),
+    "matmul": Operation(_matmul),
+    "mm": Operation(_mm),
+    "scaled_dot_product_attention": Operation(_attention),
+    "embedding": Operation(_embedding),
+    # Dropout is between the layers of an LSTM, of which there is one.
+    "lstm": Operation(_lstm, {"has_biases": True, "num_layers": 1, "dropout": ANY, "train": ANY, "batch_first": True}),
+    "batch_norm": Operation(_batch_norm, {"training": True, "cudnn_enabled": ANY}),
+    "layer_norm": Operation(_layer_norm, {"cudnn_enable": ANY}),
+    "group_norm": Operation(_group_norm, {"cudnn_enabled": ANY}),
+    "dropout": Operation(_dropout),
+    "relu": Operation(_elementwise(spec.ReLU())),
+    "relu6": Operation(_elementwise(spec.ReLU6())),
+    "hardtanh": Operation(_elementwise(spec.ReLU6()), {"min_val": 0, "max_val": 6}),
+    "gelu": Operation(_gelu),
+    "silu": Operation(_elementwise(spec.SiLU())),
+    "max_pool2d": Operation(_pool(spec.MaxPool)),
+    "avg_pool2d": Operation(_pool(spec.AveragePool), {"count_include_pad": ANY}),  # there is no padding
+    "adaptive_avg_pool2d": Operation(_adaptive_average_pool),
+    "mean": Operation(_mean),
+    "add": Operation(_add),
+    "cat": Operation(_cat),
+    "softmax": Operation(_softmax),
+    "log_softmax": Operation(_softmax),
 }
 """The layer of each ATen operation; `torch.export` has them for modules and functions alike."""

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from polybench.engines.base import Array
 from polybench.engines.job import NO_DEVIATIONS
 from polybench.importer.proof import Result
+from polybench.importer.torch_module import first_tensor
 
 
 class TorchProgram:
@@ -38,7 +39,7 @@ class TorchProgram:
             module.training = mode
 
     def variables(self) -> dict[str, Array]:  # noqa: D102 - of the protocol
-        return {name: np.array(tensor.detach().numpy()) for name, tensor in self._tensors.items()}
+        return {name: np.array(tensor.detach().numpy(), order="C") for name, tensor in self._tensors.items()}
 
     def assign(self, values: Mapping[str, Array]) -> None:  # noqa: D102
         with torch.no_grad():
@@ -48,8 +49,7 @@ class TorchProgram:
     def train(self, inputs: Array, labels: Array, masks: Mapping[str, Array]) -> Result:  # noqa: D102
         batch = torch.from_numpy(inputs)
         with _GivenMasks(iter(masks.values())):
-            output = self._module(batch if batch.is_floating_point() else batch.long())
-        output = output if isinstance(output, torch.Tensor) else output[0]
+            output = first_tensor(self._module(batch if batch.is_floating_point() else batch.long()))
         scores = output.flatten(0, -2)
         targets = torch.from_numpy(labels).flatten()
         log = scores.log() if self._returns_probabilities else functional.log_softmax(scores, -1)
