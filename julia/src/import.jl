@@ -44,13 +44,26 @@ function describe_user_model(model, shape::Tuple{Vararg{Int}}, tokens::Bool)
     return JSON.json(Dict("layers" => entries, "trained" => trained))
 end
 
-"Return a float64 copy of a chain for inference, the names of its arrays, and the entries of its layers."
+"Return a float64 copy of a chain, the names of its arrays, and the entries of its layers."
 function read_user_model(model, shape, tokens)
     model isa Chain || refuse("the model is a $(nameof(typeof(model)))", "expected a Chain of Flux")
-    copied = Flux.testmode!(Flux.f64(deepcopy(model)))
-    walk, entries = UserModelWalk(variable_names(copied), Random.Xoshiro(0)), Dict{String, Any}[]
+    check_numbers(model)
+    copied = Flux.f64(deepcopy(model))
+    trained = Base.IdSet{AbstractArray}(Flux.trainables(copied))
+    walk, entries = UserModelWalk(variable_names(copied), trained, Random.Xoshiro(0)), Dict{String, Any}[]
     translate!(walk, entries, copied, random_input(walk.random, shape, tokens), Union{Symbol, Int}[])
     return copied, walk.names, entries
+end
+
+"Refuse weights whose training in float64 is another one than their own."
+function check_numbers(model)
+    names, types = variable_names(model), Set{Type}()
+    for array in Flux.trainables(model)
+        push!(types, eltype(array))
+        eltype(array) in (Float32, Float64) && length(types) == 1 ||
+            refuse(get(names, array, "a weight"), "$(eltype(array)): expected Float32 or Float64, the same for all weights")
+    end
+    return nothing
 end
 
 random_input(random, shape, tokens) = tokens ? ones(Int, shape..., 2) : randn(random, shape..., 2)
@@ -58,6 +71,8 @@ random_input(random, shape, tokens) = tokens ? ones(Int, shape..., 2) : randn(ra
 struct UserModelWalk
     "The name of each array; that of a tied weight is the first one."
     names::IdDict{AbstractArray, String}
+    "The arrays that training changes; a layer with `trainable = ()` has others."
+    trained::Base.IdSet{AbstractArray}
     random::Random.Xoshiro
 end
 
@@ -107,7 +122,10 @@ function translate!(walk::UserModelWalk, entries, layer::ImportedLayer, x, path)
         refuse(place(path), "$operation: an input of size $(size(x)[1:(end - 1)]) does not fit: $(first_line(error))")
     end
     try
-        push!(entries, entry(walk, layer_record(layer), operation, place(path), user_name(path), layer))
+        check_fields(layer)
+        record = layer_record(layer)
+        check_weights(layer, record)
+        push!(entries, entry(walk, record, operation, place(path), user_name(path), layer))
         for activation in activation_records(activation_function(layer))
             push!(entries, entry(walk, activation, operation, place(path)))
         end
@@ -120,10 +138,18 @@ end
 
 "Return the entry of a layer, whose tensors `layer` has."
 function entry(walk::UserModelWalk, record, operation, where, name = "", layer = nothing)
-    tensors = is_table(record) ? Dict("weight" => (walk.names[layer.tensor], false)) : Dict(
-        spec.name => (walk.names[resolve_path(layer, spec.field)], spec.needs_conversion) for spec in tensor_specs(record)
+    tensors = is_table(record) ? Dict("weight" => (variable(walk, layer.tensor, "weight"), false)) : Dict(
+        spec.name => (variable(walk, resolve_path(layer, spec.field), spec.name, spec.role), spec.needs_conversion) for
+            spec in tensor_specs(record)
     )
     return Dict("record" => record, "operation" => operation, "place" => where, "name" => name, "tensors" => tensors)
+end
+
+"Return the name of an array, which training changes as that of a network."
+function variable(walk, array, tensor, role = :trained)
+    expect(array isa Array, "$tensor is a $(nameof(typeof(array))): expected an Array")
+    expect(role === :state || array in walk.trained, "$tensor is not trainable: expected an array of Flux.trainables")
+    return walk.names[array]
 end
 
 place(path) = join(path, '.')
@@ -137,6 +163,32 @@ function one_value(what, values)
 end
 
 expect(condition, problem) = condition || throw(ArgumentError(problem))
+
+"The fields that `layer_record`, `activation_function` and `tensor_specs` read, and the random generator, whose numbers no proof compares."
+const READ_FIELDS = (
+    :σ, :λ, :weight, :bias, :β, :γ, :μ, :σ², :ϵ, :momentum, :chs, :G, :track_stats, :diag, :size, :stride, :pad, :dilation, :groups, :k,
+    :out, :p, :rng, :cell,
+)
+"Other fields, with the only value that a network has."
+const EXPECTED_FIELDS = (active = nothing, affine = true, dims = (:), padding_idx = nothing)
+
+"Refuse fields that polybench does not read: those with another value than a network's, and those that a newer Flux added."
+function check_fields(layer)
+    for field in fieldnames(typeof(layer))
+        field in READ_FIELDS && continue
+        value = getfield(layer, field)
+        expect(hasproperty(EXPECTED_FIELDS, field), "$field = $value: this version of polybench does not know this field")
+        expect(value === EXPECTED_FIELDS[field], "$field = $value: expected $(EXPECTED_FIELDS[field])")
+    end
+    return nothing
+end
+
+"Refuse a layer with more weights than its record, which is nothing if it computes nothing."
+function check_weights(layer, record)
+    count = isnothing(record) ? 0 : sum(spec -> spec.role !== :state, tensor_specs(record); init = 0)
+    expect(length(Flux.trainables(layer)) <= count, "it has weights that no layer has")
+    return nothing
+end
 
 "A number of type Float32 as it was written: 0.1 for 0.1f0."
 as_written(number::Real) = parse(Float64, string(number))
@@ -168,14 +220,15 @@ function layer_record(layer::Flux.AdaptiveMeanPool)
 end
 
 function layer_record(layer::BatchNorm)
-    expect(layer.affine && layer.track_stats, "expected affine = true and track_stats = true")
+    expect(layer.track_stats, "track_stats = false: expected true")
     return Dict(
         "type" => "batch_norm", "channels" => layer.chs, "epsilon" => as_written(layer.ϵ), "momentum" => as_written(layer.momentum),
     )
 end
 
 function layer_record(layer::Flux.LayerNorm)
-    expect(layer.affine && length(layer.size) == 1, "expected affine = true and one size")
+    expect(length(layer.size) == 1, "size $(layer.size): expected one number")
+    expect(layer.diag isa Flux.Scale && layer.diag.σ === layer.λ, "diag $(layer.diag): expected a Scale with the layer's activation")
     # Flux adds the square of its epsilon to the variance; see `layer(::Val{:layer_norm})`.
     return Dict(
         "type" => "layer_norm", "features" => only(layer.size), "epsilon" => as_written(layer.ϵ)^2, "bias" => layer.diag.bias !== false,
@@ -183,19 +236,17 @@ function layer_record(layer::Flux.LayerNorm)
 end
 
 function layer_record(layer::Flux.GroupNorm)
-    expect(layer.affine && !layer.track_stats, "expected affine = true and track_stats = false")
+    expect(!layer.track_stats, "track_stats = true: expected false")
     return Dict("type" => "group_norm", "channels" => layer.chs, "groups" => layer.G, "epsilon" => as_written(layer.ϵ))
 end
 
-function layer_record(layer::Dropout)
-    expect(layer.dims === (:), "dims $(layer.dims): expected :")
-    return Dict("type" => "dropout", "rate" => as_written(layer.p))
-end
+layer_record(layer::Dropout) = Dict("type" => "dropout", "rate" => as_written(layer.p))
 
 layer_record(layer::Embedding) =
     Dict("type" => "embedding", "vocabulary" => size(layer.weight, 2), "features" => size(layer.weight, 1))
 
 function layer_record(layer::LSTM)
+    expect(layer.cell isa LSTMCell, "cell $(nameof(typeof(layer.cell))): expected LSTMCell")
     expect(layer.cell.bias !== false, "bias = false: expected a bias")
     return Dict(
         "type" => "lstm", "inputs" => size(layer.cell.Wi, 2), "units" => size(layer.cell.Wh, 2), "bidirectional" => false,
@@ -205,9 +256,11 @@ end
 
 function layer_record(attention::MultiHeadAttention, causal::Bool)
     projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
+    expect(all(one -> one isa Dense && one.σ === identity, projections), "expected projections that are Dense without activation")
     expect(allequal(map(one -> size(one.weight), projections)), "expected projections of one size, with as many outputs as inputs")
     expect(allequal(map(one -> one.bias === false, projections)), "expected biases in all projections, or in none")
-    expect(attention.attn_drop isa Dropout ? iszero(attention.attn_drop.p) : true, "dropout_prob: expected 0")
+    drop = attention.attn_drop
+    expect(drop === identity || (drop isa Dropout && iszero(drop.p)), "attn_drop $drop: expected a dropout_prob of 0")
     return Dict(
         "type" => "attention", "features" => size(attention.q_proj.weight, 1), "heads" => attention.nheads, "causal" => causal,
         "bias" => attention.q_proj.bias !== false,
@@ -257,11 +310,29 @@ function translate!(walk::UserModelWalk, entries, layer, x, path)
             continue
         end
         y isa AbstractArray && size(y) == size(z) && isapprox(y, z; rtol = CLOSE) || continue
-        isnothing(record) || push!(entries, entry(walk, record, operation, where, "", change))
+        try
+            check_weights(layer, record)
+            check_training(layer, x, y)
+            isnothing(record) || push!(entries, entry(walk, record, operation, where, "", change))
+        catch error
+            error isa ArgumentError || rethrow()
+            refuse(where, "$operation: $(error.msg)")
+        end
         isnothing(record) && change !== nothing && change()
         return y
     end
     return refuse(where, "$operation: no layer computes this: docs/networks.md lists the layers that exist")
+end
+
+"Refuse what computes something else while Zygote differentiates it, such as a dropout layer in it, than in inference."
+function check_training(layer, x, y)
+    z = try
+        first(Zygote.pullback(layer, x))
+    catch error
+        throw(ArgumentError("Zygote cannot differentiate it: $(first_line(error))"))
+    end
+    expect(size(z) == size(y) && isapprox(z, y; rtol = CLOSE), "it computes something else in training than in inference")
+    return nothing
 end
 
 function described(layer::Function, path)

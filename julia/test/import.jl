@@ -6,11 +6,29 @@ end
 Flux.@layer Wrapper
 (wrapper::Wrapper)(x) = first(wrapper.attention(x))
 
+struct Fixed{T}
+    values::T
+end
+Flux.@layer Fixed trainable = ()
+(fixed::Fixed)(x) = x .+ fixed.values
+
+struct Holder{L}
+    layer::L
+end
+Flux.@layer Holder
+(holder::Holder)(x) = holder.layer(x)
+
 struct Shift{T}
     values::T
 end
 Flux.@layer Shift
 (shift::Shift)(x) = x .- shift.values
+
+const DROPOUT = Dropout(0.5)
+
+with_activation(attention) = MultiHeadAttention(
+    attention.nheads, (Dense(attention.q_proj.weight, false, relu) for _ in 1:3)..., identity, attention.out_proj,
+)
 
 @testset "import" begin
     describe(model, shape, tokens = false) = PolyBench.JSON.parse(PolyBench.describe_user_model(model, shape, tokens))["layers"]
@@ -47,11 +65,38 @@ Flux.@layer Shift
             "layers.1: SkipConnection: expected a sum" => Chain(SkipConnection(Conv((1, 1), 1 => 1), vcat), head...),
             "layers.1: Parallel: expected a sum of two" => Chain(Parallel(+, Conv((1, 1), 1 => 8)), head...),
             "layers.2: Dense: an input of size (6, 6, 8) does not fit" => Chain(Conv((3, 3), 1 => 8), Dense(8 => 3)),
-            "layers.2: Shift: no layer computes this" => Chain(Conv((3, 3), 1 => 8), Shift(ones(1, 1, 8, 1)), head...),
-            "layers.1: BatchNorm: expected affine = true" => Chain(BatchNorm(1; affine = false), head...),
+            "layers.2: Shift: no layer computes this" => Chain(Conv((3, 3), 1 => 8), Shift(ones(Float32, 1, 1, 8, 1)), head...),
+            "layers.1: BatchNorm: affine = false: expected true" => Chain(BatchNorm(1; affine = false), head...),
+            "layers.1: BatchNorm: track_stats = false: expected true" => Chain(BatchNorm(1; track_stats = false), head...),
+            "layers.1: BatchNorm: active = false: expected nothing" => Chain(BatchNorm(1; active = false), head...),
+            "layers.1: Dropout: active = true: expected nothing" => Chain(Dropout(0.5; active = true), head...),
+            "layers.1: Dropout: dims = 3: expected Colon()" => Chain(Dropout(0.5; dims = 3), head...),
+            "layers.1: Dropout: active = false" => Flux.testmode!(Chain(Dropout(0.5), head...)),
+            "layers.1: AlphaDropout: it computes something else in training" => Chain(Flux.AlphaDropout(0.5), head...),
+            "layers.1: Holder: it computes something else in training" => Chain(Holder(Dropout(0.5)), head...),
+            "anonymous function: it computes something else in training" => Chain(x -> DROPOUT(x), head...),
+            "layers.1: Scale: it has weights that no layer has" => Chain(Flux.Scale(1, 1, 1), head...),
+            "layers.1: SkipConnection: expected a sum" => Chain(SkipConnection(Conv((1, 1), 1 => 1), (a, b) -> a + 2b), head...),
+            "layers.1: Parallel: expected a sum of two" => Chain(Parallel(+, identity, identity, identity), head...),
+            "layers.1.weight: Float16: expected Float32" => Flux.f16(Chain(Conv((1, 1), 1 => 8), head...)),
+            "layers.3.weight: Float32: expected Float32 or Float64, the same" => Chain(Flux.flatten, Flux.f64(Dense(64 => 3)), Dense(3 => 3)),
+            "layers.2: Dense: weight is a Transpose: expected an Array" => Chain(Flux.flatten, Dense(transpose(ones(Float32, 64, 3)))),
         )
         @test_throws problem describe(model, (8, 8, 1))
     end
+
+    @testset "refused for tokens: $problem" for (problem, model) in (
+            "layers.2: Fixed: weight is not trainable" => Chain(Embedding(20 => 8), Fixed(zeros(Float32, 8, 5)), Dense(8 => 3)),
+            "layers.2: Wrapper: attn_drop" =>
+                Chain(Embedding(20 => 8), Wrapper(MultiHeadAttention(8; nheads = 2, dropout_prob = 0.5)), Dense(8 => 3)),
+            "layers.2: Wrapper: expected projections that are Dense without activation" =>
+                Chain(Embedding(20 => 8), Wrapper(with_activation(attention.attention)), Dense(8 => 3)),
+        )
+        @test_throws problem describe(model, (5,), true)
+    end
+
+    @test_throws "padding_idx = 1: expected nothing" PolyBench.check_fields((; weight = ones(8, 20), padding_idx = 1))
+    @test_throws "dilute = 2: this version of polybench does not know this field" PolyBench.check_fields((; weight = ones(8, 20), dilute = 2))
 
     @testset "the file of a network is the same network" begin
         block = SkipConnection(Chain(Conv((3, 3), 8 => 8; pad = 1), BatchNorm(8, relu), Dropout(0.5)), +)
