@@ -103,7 +103,7 @@ def translate(module: Any, input_shape: spec.Shape, file: Path | None, operation
         with explained("torch.export", module, file):
             exported = torch.export.export(module, (example,), strict=False)
         reader = Reader(module, exported, input_shape, file, operations)
-        translation = reader.read(type(module).__name__)
+        translation = reader.read()
         for name in forward.changed & reader.constants_read.keys():
             raise reader.constants_read[name].error(f"the forward pass changes {name}: expected a constant")
         with explained("backward", module, file):
@@ -133,22 +133,23 @@ class Reader:
         """The operation that reads each buffer as a constant."""
         self.frozen_zeros: set[str] = set()
         """Weights that are zero and not trained, and that no layer has."""
-        self.last: Node | None = None
+        self.logits: Node | None = None
         """The input of the softmax or log-softmax that `softmax` is."""
         self._settled: dict[tuple[Node, str], Node] = {}
-        self.source = self.softmax = Source("input", type(module).__name__)
+        self._model = type(module).__name__
+        self.source = self.softmax = Source("input", self._model)
 
-    def read(self, name: str) -> Translation:
+    def read(self) -> Translation:
         """Return the translation of the whole graph."""
         start = Node(None, (), self.shape, self.source)
         result = self._values(start)
         if not is_value(result):
-            raise BadInput(f"{name}: the output does not depend on the input")
+            raise BadInput(f"{self._model}: the output does not depend on the input")
         output = self.settle(result)
-        if self.last not in (None, output):
+        if self.logits not in (None, output):
             raise self.softmax.error("a softmax before the end: expected it last, over the classes")
-        end = self.softmax.operation if output is self.last else ""
-        translation = build(output, start, name, self.notes, returns_probabilities=end == "softmax")
+        end = self.softmax.operation if output is self.logits else ""
+        translation = build(output, start, self._model, self.notes, returns_probabilities=end == "softmax")
         translation.check_complete(self._trained())
         return translation._replace(returns_log_probabilities=end == "log_softmax")
 
@@ -226,10 +227,10 @@ class Reader:
         frames = re.findall(r'File "([^"]+)", line (\d+)', next(filter(None, traces), ""))
         own = [frame for frame in frames if self._file is not None and Path(frame[0]) == self._file]
         others = [frame for frame in frames if "/torch/" not in frame[0]]
-        path, line = (own or others or frames or [("?", "0")])[-1]
+        path, line = (own or others or frames or [("", "")])[-1]
         modules = list((node.meta.get("nn_module_stack") or {}).values())
         name = re.sub(r"@\d+$", "", modules[-1][0]) if modules else ""
-        return Source(_operation(node), f"{Path(path).name}:{line}", name)
+        return Source(_operation(node), f"{Path(path).name}:{line}" if path else self._model, name)
 
     def _run(self, node: Any, values: dict[Any, Any]) -> None:
         args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)

@@ -72,6 +72,9 @@ def _mm(reader: Reader, x: Any, mat2: Any) -> Value:
     return _matmul(reader, x, mat2)
 
 
+_HIDDEN = -1000
+"""A score that a mask lowers by at least this much has no weight, also in float64."""
+
 _NOT_PROJECTED = "expected an output projection, a linear layer, right after the heads of attention"
 
 
@@ -117,8 +120,9 @@ def _is_causal_mask(reader: Reader, mask: Any, time: int) -> bool:
     if mask is None:
         return False
     if isinstance(mask, torch.Tensor):
-        allowed = mask if mask.dtype == torch.bool else mask == 0
-        if torch.equal(allowed.expand(1, 1, time, time)[0, 0], torch.ones(time, time).tril().bool()):
+        scores = torch.where(mask, 0.0, -math.inf) if mask.dtype == torch.bool else mask
+        later = torch.ones(time, time).triu(1).bool()
+        if (((scores == 0) & ~later) | ((scores <= _HIDDEN) & later)).all():
             return True
     raise reader.error("expected no mask, or the lower triangle, as is_causal=True")
 
@@ -341,11 +345,11 @@ def _is_frozen_zero(reader: Reader, weight: str) -> bool:
 def _softmax(reader: Reader, x: Value, dim: int) -> Value:
     """A softmax or a log-softmax, both of which are part of the cross-entropy."""
     node, name = reader.settle(x), reader.source.operation
-    if dim % x.index.ndim != len(node.shape) or reader.last is not None:
+    if dim % x.index.ndim != len(node.shape) or reader.logits is not None:
         raise reader.error(f"expected one {name}, over the classes, at the end")
-    reader.last, reader.softmax = Node(node.layer, node.inputs, node.shape, node.source, node.slots), reader.source
+    reader.logits, reader.softmax = Node(node.layer, node.inputs, node.shape, node.source, node.slots), reader.source
     reader.notes[f"the model ends in a {name}; the network ends in its logits, and the {name} is in the loss"] = None
-    return whole(reader.last)
+    return whole(reader.logits)
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -7,6 +7,7 @@ to arrive at the same weights.
 from __future__ import annotations
 
 import copy
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -57,6 +58,20 @@ class Text(nn.Module):
         x = self.embedding(tokens)
         y = self.part(x, x, x, need_weights=False) if isinstance(self.part, nn.MultiheadAttention) else self.part(x)
         return self.dense((y[0] if isinstance(y, tuple) else y).mean(1))
+
+
+class Masked(nn.Module):
+    """Attention with the mask that a function makes of the length."""
+
+    def __init__(self, mask: Callable[[int], Any]) -> None:
+        super().__init__()
+        self.qkv, self.out, self.mask = nn.Linear(8, 24), nn.Linear(8, 8), mask
+
+    def forward(self, x: Any) -> Any:
+        batch, time, _ = x.shape
+        q, k, v = (one.view(batch, time, 2, 4).transpose(1, 2) for one in self.qkv(x).split(8, 2))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(time))
+        return self.out(y.transpose(1, 2).reshape(batch, time, 8))
 
 
 class Call(nn.Module):
@@ -202,6 +217,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "lstm proj_size": (lambda: lstm(12, proj_size=8), "lstm: proj_size: expected 0"),
     "rnn nonlinearity": (lambda: text(nn.RNN(8, 8, nonlinearity="relu", batch_first=True)), "rnn_relu: no layer"),
     "attention dropout": (lambda: attention(dropout=0.1), "scaled_dot_product_attention: dropout_p=0.1: expected"),
+    "attention mask that lowers scores": (
+        lambda: text(Masked(lambda time: torch.full((time, time), -1.0).triu(1))),
+        "scaled_dot_product_attention: expected no mask, or the lower triangle",
+    ),
+    "attention mask that adds to scores": (
+        lambda: text(Masked(lambda time: torch.full((time, time), -math.inf).triu(1) + torch.eye(time))),
+        "scaled_dot_product_attention: expected no mask, or the lower triangle",
+    ),
     "attention add_zero_attn": (lambda: attention(add_zero_attn=True), "cat: "),
     "attention add_bias_kv": (lambda: attention(add_bias_kv=True), "repeat: no layer"),
 }
@@ -229,6 +252,8 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "lstm dropout": lambda: lstm(dropout=0.5),
     "attention bias": lambda: attention(bias=False),
     "attention kdim": lambda: attention(kdim=8, vdim=8),
+    "attention mask": lambda: text(Masked(lambda time: torch.full((time, time), -1e9).triu(1))),
+    "attention mask of booleans": lambda: text(Masked(lambda time: torch.ones(time, time).tril().bool())),
     "softmax": lambda: ending(lambda x: F.softmax(x, 1)),
     "log_softmax": lambda: ending(lambda x: F.log_softmax(x, 1)),
     "log_softmax module": lambda: Images(nn.Identity(), nn.LogSoftmax(-1)),
