@@ -51,7 +51,6 @@ _HINTS = {
 _READS_BUFFERS = {"batch_norm"}
 """Operations whose buffers are state that training changes; elsewhere, buffers are constants."""
 
-
 _X = {"self": "x", "input": "x"}
 """Names of arguments, where a translation's differ from the schema's."""
 
@@ -94,7 +93,8 @@ def translate(module: Any, input_shape: spec.Shape, file: Path | None, operation
     """
     check_module(module)
     shape = (BATCH, *input_shape)
-    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    dtype = next((one.dtype for one in module.parameters()), None)
+    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
     example: Any = torch.zeros(shape, dtype=torch.int64) if len(input_shape) == 1 else drawn
     with explained("import", module, file), training(module), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export warns about nn.LSTM
@@ -261,8 +261,8 @@ class Reader:
         names = [_X.get(one.name, one.name) for one in schema.arguments]
         given = dict(zip(names, args, strict=False)) | dict(kwargs)
         read = inspect.signature(operation.translate).parameters
-        missing = [one.name for one in read.values() if one.default is one.empty and one.name not in names]
-        if missing != ["reader"]:
+        required = {one.name for one in read.values() if one.default is one.empty} - {"reader"}
+        if not required <= set(names):
             raise self.error(f"no layer computes this form, {schema.overload_name}: {_HINT}")
         for name, argument in zip(names, schema.arguments, strict=True):
             value = given.get(name, argument.default_value)

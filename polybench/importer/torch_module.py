@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,12 @@ _ARGUMENTS: tuple[tuple[type, str, Callable[[Any], bool], str], ...] = (
 """Arguments of modules that the graph does not show as such: the class, the name, which values exist, their name."""
 
 _FLOATS = (torch.float32, torch.float64)
-_OTHER_CODE = re.compile(r"/(torch|polybench|lib/python3\.\d+)/|^<")
+_OTHER_CODE = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
+"""Where the files of code that is not the user's begin."""
+
+_CHANGED = "the forward pass changes this weight in place: expected weights that only the optimizer changes"
+_IN_PLACE = re.compile(r".*[^_]_|__setitem__|__i\w+__")
+"""Names of functions that overwrite their first argument."""
 
 
 @contextlib.contextmanager
@@ -52,7 +58,7 @@ def _place(error: BaseException, file: Path | None) -> str:
     frames = [(one.filename, str(one.lineno)) for one in traceback.extract_tb(error.__traceback__)]
     frames += re.findall(r'File "([^"]+)", line (\d+)', str(error))
     own = [frame for frame in frames if file is not None and Path(frame[0]) == file]
-    others = [frame for frame in frames if not _OTHER_CODE.search(frame[0])]
+    others = [frame for frame in frames if not frame[0].startswith(_OTHER_CODE)]
     name, line = (own or others or [("", "")])[-1]
     return f"{Path(name).name}:{line}" if name else ""
 
@@ -168,18 +174,12 @@ def first_tensor(output: Any) -> Any:
     return first
 
 
-_CHANGED = "the forward pass changes this weight in place: expected weights that only the optimizer changes"
-
-
-_IN_PLACE = re.compile(r".*[^_]_|__setitem__|__i\w+__")
-
-
 class _RefusedCalls(TorchFunctionMode):  # type: ignore[misc]
     """Refuses calls that add a hook to a tensor or overwrite a weight."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
-        self._weights = {_storage(weight): name for name, weight in module.named_parameters()}
+        self._weights = {_storage(weight): name for name, weight in module.named_parameters() if weight.numel()}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(getattr(function, "__name__", ""))

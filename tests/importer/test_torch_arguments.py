@@ -258,6 +258,7 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "log_softmax": lambda: ending(lambda x: F.log_softmax(x, 1)),
     "log_softmax module": lambda: Images(nn.Identity(), nn.LogSoftmax(-1)),
     "forward hook": lambda: hooked("register_forward_hook", lambda module, inputs, output: output.relu()),
+    "dtype": lambda: Images(nn.Identity()).double(),
     "memory format": lambda: Images(nn.Conv2d(8, 8, 3)).to(memory_format=torch.channels_last),
 }
 
