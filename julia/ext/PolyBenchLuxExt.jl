@@ -5,8 +5,8 @@ place. Each step replaces Lux's states, so they are copied from the chain before
 module PolyBenchLuxExt
 
 using Lux: AutoZygote, Lux, Training
-using PolyBench: PolyBench, FixedMaskDropout, Patches, SelfAttention, StepMode, WithTensor, clip, decay_matrices_only!, targets,
-    to_sequence
+using PolyBench: PolyBench, FixedMaskDropout, ImageMean, Patches, SelfAttention, StepMode, WithTensor, clip, decay_matrices_only!,
+    targets, to_sequence
 using PolyBench.Flux: BatchNorm, Chain, Conv, Dense, Dropout, Embedding, Flux, GlobalMeanPool, GroupNorm, LayerNorm, MaxPool,
     MeanPool, Parallel, SkipConnection
 using PolyBench.Random: Random
@@ -111,7 +111,7 @@ to_lux(layer::Dropout) = Lux.Dropout(layer.p)
 to_lux(::typeof(Flux.flatten)) = Lux.FlattenLayer()
 to_lux(::typeof(identity)) = Lux.NoOpLayer()
 to_lux(layer::Function) = Lux.WrappedFunction(layer)
-to_lux(layer::FixedMaskDropout) = Lux.WrappedFunction(x -> layer(x)) # WrappedFunction accepts only functions
+to_lux(layer::Union{FixedMaskDropout, ImageMean}) = Lux.WrappedFunction(x -> layer(x)) # WrappedFunction accepts only functions
 to_lux(layer) = throw(ArgumentError("PolyBench has no Lux layer for $(nameof(typeof(layer)))"))
 
 """Like `WithTensor`; its only parameter is `tensor`."""

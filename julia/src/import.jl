@@ -198,7 +198,7 @@ function layer_record(layer::Conv)
     return Dict(
         "type" => "conv", "inputs" => size(layer.weight, 3) * layer.groups, "outputs" => size(layer.weight, 4),
         "kernel" => one_value("kernel", size(layer.weight)[1:2]), "stride" => one_value("stride", layer.stride),
-        "padding" => one_value("pad", layer.pad), "bias" => layer.bias !== false, "groups" => layer.groups,
+        "padding" => padding_record(layer.pad), "bias" => layer.bias !== false, "groups" => layer.groups,
     )
 end
 
@@ -207,9 +207,19 @@ layer_record(layer::Dense) = Dict(
 )
 
 function layer_record(layer::Union{MaxPool, MeanPool})
-    expect(all(==(0), layer.pad), "pad $(layer.pad): expected 0")
-    type = layer isa MaxPool ? "max_pool" : "average_pool"
-    return Dict("type" => type, "size" => one_value("window", layer.k), "stride" => one_value("stride", layer.stride))
+    type, window = layer isa MaxPool ? "max_pool" : "average_pool", one_value("window", layer.k)
+    expect(all(<(window), layer.pad), "pad $(layer.pad): expected less than the window")
+    return Dict("type" => type, "size" => window, "stride" => one_value("stride", layer.stride), "padding" => padding_record(layer.pad))
+end
+
+"""
+    padding_record(pad)
+
+Return the padding of a record for Flux's `pad`: of width and height, or of both sides of the width, then of the height.
+"""
+function padding_record(pad::Tuple)
+    left, right, top, bottom = length(pad) == 2 ? (pad[1], pad[1], pad[2], pad[2]) : pad
+    return allequal(pad) ? first(pad) : [[top, bottom], [left, right]]
 end
 
 layer_record(::GlobalMeanPool) = Dict("type" => "global_average_pool")

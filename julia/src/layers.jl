@@ -102,8 +102,11 @@ layer(::Val{:conv}, record, tensors, activation) = Conv(
 )
 layer(::Val{:dense}, record, tensors, activation) = is_table(record) ? WithTensor(multiply_table, tensors["weight"]) :
     Dense(tensors["weight"], get(tensors, "bias", false), activation)
-layer(::Val{:max_pool}, record, _, _) = MaxPool(window(record); stride = record["stride"])
-layer(::Val{:average_pool}, record, _, _) = MeanPool(window(record); stride = record["stride"])
+layer(::Val{:max_pool}, record, _, _) = pool(MaxPool, -Inf, record)
+function layer(::Val{:average_pool}, record, _, _)
+    layers = tuple_of(pool(MeanPool, 0, record))
+    return get(record, "count_padding", true) ? layers : ImageMean(without_chain(Chain(layers...)))
+end
 layer(::Val{:global_average_pool}, _, _, _) = (GlobalMeanPool(), Flux.flatten)
 layer(::Val{:dropout}, record, _, _) = Dropout(record["rate"])
 layer(::Val{:fixed_mask_dropout}, _, _, _) = FixedMaskDropout()
@@ -139,9 +142,39 @@ function layer(::Val{:batch_norm}, record, tensors, activation)
     )
 end
 
-padding(zeros::Integer) = zeros
+"""
+    padding(padding)
+
+Return the padding of a record for Flux, which has the sides of the width first.
+"""
+padding(pixels::Integer) = pixels
 padding(name::AbstractString) = name == "same" ? SamePad() : 0
-window(record) = (record["size"], record["size"])
+function padding(sides::AbstractVector)
+    (top, bottom), (left, right) = sides
+    return top == bottom && left == right ? (left, top) : (left, right, top, bottom)
+end
+
+"""
+    pool(kind, outside, record)
+
+Return a pool. One with other padding on opposite sides follows a function that pads with the value `outside`: cuDNN pads both sides
+alike, and NNlib 0.9.36 only warns (`nnlibPadding`).
+"""
+function pool(kind, outside, record)
+    window, stride = (record["size"], record["size"]), record["stride"]
+    sides = padding(get(record, "padding", 0))
+    sides isa NTuple{4} || return kind(window; pad = sides, stride)
+    return (x -> NNlib.pad_constant(x, sides, eltype(x)(outside); dims = (1, 2)), kind(window; stride))
+end
+
+"""
+Mean pool that does not count padding; `pool` counts it.
+"""
+struct ImageMean{P}
+    pool::P
+end
+
+(layer::ImageMean)(x) = layer.pool(x) ./ ignore_derivatives(() -> layer.pool(fill!(similar(x, size(x, 1), size(x, 2), 1, 1), 1)))
 
 """
 Dropout with a mask that is set before each step, because the masks of different engines never agree.

@@ -59,9 +59,8 @@ with_activation(attention) = MultiHeadAttention(
     @testset "refused: $problem" for (problem, model) in (
             "the model is a Dense: expected a Chain" => Dense(8 => 3),
             "layers.1: Conv: dilation (2, 2): expected 1" => Chain(Conv((3, 3), 1 => 8; dilation = 2), head...),
-            "layers.1: Conv: pad (1, 0): expected the same" => Chain(Conv((3, 3), 1 => 8; pad = (1, 0)), head...),
             "layers.1: Conv: activation tanh: expected identity, relu" => Chain(Conv((3, 3), 1 => 8, tanh), head...),
-            "layers.2: MaxPool: pad (1, 1, 1, 1): expected 0" => Chain(Conv((3, 3), 1 => 8), MaxPool((2, 2); pad = 1), head...),
+            "layers.2: MaxPool: pad (2, 2, 2, 2): expected less" => Chain(Conv((3, 3), 1 => 8), MaxPool((2, 2); pad = 2), head...),
             "layers.1: SkipConnection: expected a sum" => Chain(SkipConnection(Conv((1, 1), 1 => 1), vcat), head...),
             "layers.1: Parallel: expected a sum of two" => Chain(Parallel(+, Conv((1, 1), 1 => 8)), head...),
             "layers.2: Dense: an input of size (6, 6, 8) does not fit" => Chain(Conv((3, 3), 1 => 8), Dense(8 => 3)),
@@ -97,6 +96,17 @@ with_activation(attention) = MultiHeadAttention(
 
     @test_throws "padding_idx = 1: expected nothing" PolyBench.check_fields((; weight = ones(8, 20), padding_idx = 1))
     @test_throws "dilute = 2: this version of polybench does not know this field" PolyBench.check_fields((; weight = ones(8, 20), dilute = 2))
+
+    @testset "padding is that of Flux" begin
+        layers = (
+            Conv((2, 2), 1 => 8; pad = SamePad()), Conv((3, 3), 8 => 8; pad = (1, 0)), Conv((3, 3), 8 => 8; stride = 2, pad = (0, 1, 1, 0)),
+            MaxPool((2, 2); stride = 1, pad = (0, 1, 1, 0)), MeanPool((3, 3); stride = 1, pad = 1),
+        )
+        chain = Chain(layers..., GlobalMeanPool(), head...)
+        table = PolyBench.network_table(chain, (8, 8, 1))
+        found = [layer["padding"] for layer in table["layers"][1:5]]
+        @test found == [[[1, 0], [1, 0]], [[0, 0], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], 1]
+    end
 
     @testset "the file of a network is the same network" begin
         block = SkipConnection(Chain(Conv((3, 3), 8 => 8; pad = 1), BatchNorm(8, relu), Dropout(0.5)), +)

@@ -82,6 +82,24 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test y[:, :, :, 1] ≈ expected rtol = 1.0e-12
     end
 
+    @testset "each side of an image has its own padding" begin
+        x, w = randn(MersenneTwister(1), 6, 7, 2, 1) .- 9, randn(MersenneTwister(2), 3, 3, 2, 4)
+        build(layer) = PolyBench.network(PolyBench.records("layers = [{$layer}]"), Dict("c.weight" => w)).chain
+        conv = "type = \"conv\", name = \"c\", inputs = 2, outputs = 4, kernel = 3, stride = 2, bias = false, padding = "
+        padded = PolyBench.NNlib.pad_zeros(x, (2, 0, 0, 1); dims = (1, 2))
+        @test build(conv * "[[0, 1], [2, 0]]")(x) ≈ build(conv * "0")(padded)
+        @test build(conv * "[[1, 1], [2, 2]]")[1].pad == (2, 1)
+        pool(type, options = "") = build("type = \"$type\", size = 2, stride = 1, padding = [[0, 1], [1, 0]]" * options)
+        windows = [x[max(i - 1, 1):i, j:min(j + 1, 7), c, 1] for i in 1:6, j in 1:7, c in 1:2]
+        @test pool("max_pool")(x)[:, :, :, 1] == maximum.(windows)
+        @test pool("average_pool")(x)[:, :, :, 1] ≈ sum.(windows) ./ 4
+        pixels = pool("average_pool", ", count_padding = false")
+        @test pixels(x)[:, :, :, 1] ≈ mean.(windows)
+        @test sum(only(Flux.gradient(x -> sum(pixels(x)), x))) ≈ 6 * 7 * 2
+        same = build("type = \"max_pool\", size = 3, stride = 1, padding = \"same\"")
+        @test size(same(x)) == size(x) && all(same(x) .>= x)
+    end
+
     @testset "float32 images are used in place" begin
         x = images()
         batches = data(Float32, x)

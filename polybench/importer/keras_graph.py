@@ -328,7 +328,7 @@ def _reshape(reader: _Reader, layer: Any, x: Node) -> Node:
     """Pixels to a sequence, after a convolution that computes patches."""
     conv: Any = x.layer
     shape = tuple(layer.target_shape)
-    is_patches = isinstance(conv, spec.Conv) and conv.kernel == conv.stride and conv.pad == 0 and conv.groups == 1
+    is_patches = isinstance(conv, spec.Conv) and conv.kernel == conv.stride and not any(conv.pads) and conv.groups == 1
     time = math.prod(x.shape[1:])
     if is_patches and shape in ((-1, conv.outputs), (time, conv.outputs)):
         record = spec.Patches(conv.name, conv.inputs, conv.outputs, conv.kernel, conv.bias)

@@ -334,7 +334,7 @@ class Reader:
         """Yield the layers that move values of a node: their kind, the positions after them, and the node they make."""
         yield "flatten", everything.flatten(1), lambda: self.layer(lambda _: spec.Flatten(), base)
         match base.layer:
-            case spec.Conv() as conv if conv.kernel == conv.stride and conv.pad == 0 and conv.groups == 1:
+            case spec.Conv() as conv if conv.kernel == conv.stride and not any(conv.pads) and conv.groups == 1:
                 record = spec.Patches(conv.name, conv.inputs, conv.outputs, conv.kernel, conv.bias)
                 patches = everything.flatten(2).transpose(1, 2)
                 shape = tuple(patches.shape[1:])

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.networks.layer_base import Fraction, LayerBase, Shape, Size, expect_inputs
+from polybench.networks.padding import Padding, Sides, check_padding, sides
 from polybench.networks.sequence_layers import (
     LSTM,
     Attention,
@@ -35,18 +36,12 @@ engines compute both at once; the gradients of its input and of its weights; and
 ReLU. For the step: the loss with its gradient, the optimizer's update, and a call of a step without any
 work."""
 
-Padding = Literal["valid", "same"] | Annotated[int, Meta(ge=0, le=1 << 12)]
-
 
 class Conv(LayerBase, frozen=True, tag="conv"):
-    """Cross-correlation with zero padding.
+    """Cross-correlation with zeros as padding.
 
     With several `groups`, group g of the outputs reads group g of the inputs only. As many groups as inputs make a
     depthwise convolution.
-
-    `padding` is the number of zeros on each of the four sides. "valid" is 0; "same" keeps the size: (kernel -
-    1) / 2. "same" requires stride 1 and an odd kernel: otherwise TensorFlow's "same" adds more zeros at the
-    end than at the start, unlike PyTorch and Flux. A number means the same in every framework.
     """
 
     name: str
@@ -61,22 +56,14 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     def __post_init__(self) -> None:
         _expect_divisor(self.name, self.groups, self.inputs, "inputs")
         _expect_divisor(self.name, self.groups, self.outputs, "outputs")
-        if self.padding == "same" and (self.stride != 1 or self.kernel % 2 == 0):
-            raise ValueError(
-                f'{self.name}: padding "same" requires stride 1 and an odd kernel, got stride {self.stride}'
-                f" and kernel {self.kernel}; give the number of zeros on each side instead"
-            )
+        check_padding(self.name, self.padding, self.kernel, self.stride)
+        if not isinstance(self.padding, str):
+            msgspec.structs.force_setattr(self, "padding", self.pads.padding)
 
     @property
-    def pad(self) -> int:
-        """Number of zeros on each of the four sides."""
-        match self.padding:
-            case "valid":
-                return 0
-            case "same":
-                return (self.kernel - 1) // 2
-            case number:
-                return number
+    def pads(self) -> Sides:
+        """Number of zeros on each side."""
+        return sides(self.padding, self.kernel)
 
     def weight_shapes(self) -> dict[str, Shape]:
         weight = {"weight": (self.outputs, self.inputs // self.groups, self.kernel, self.kernel)}
@@ -84,32 +71,52 @@ class Conv(LayerBase, frozen=True, tag="conv"):
 
     def output_shape(self, shape: Shape) -> Shape:
         expect_inputs(self.name, self.inputs, shape[0], shape)
-        return (self.outputs, *_windows(shape, self.kernel, self.stride, self.pad))
+        return (self.outputs, *_windows(shape, self.kernel, self.stride, self.pads))
 
     def macs(self, shape: Shape) -> int:
         return self.inputs // self.groups * self.kernel**2 * math.prod(self.output_shape(shape))
 
 
-class _Pool(LayerBase, frozen=True):
+class _Pool(LayerBase, frozen=True, omit_defaults=True):
     size: Size
     stride: Size = 0  # replaced by the size
+    padding: Padding = 0
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "stride", self.stride or self.size)
+        kind = str(self.__struct_config__.tag)
+        check_padding(kind, self.padding, self.size, self.stride)
+        if max(self.pads) >= self.size:
+            raise ValueError(f"{kind}: padding {self.pads} has windows without pixels: expected less than {self.size}")
+        msgspec.structs.force_setattr(self, "padding", self.pads.padding)
+
+    @property
+    def pads(self) -> Sides:
+        """Number of pixels added on each side."""
+        return sides(self.padding, self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
-        return (shape[0], *_windows(shape, self.size, self.stride, 0))
+        return (shape[0], *_windows(shape, self.size, self.stride, self.pads))
 
 
 class MaxPool(_Pool, frozen=True, tag="max_pool"):
-    """Maximum over windows of `size` x `size`, every `stride` (default: `size`) pixels, without padding.
+    """Maximum over windows of `size` x `size`, every `stride` (default: `size`) pixels; padding is never the maximum.
 
-    Windows that would reach beyond the border are dropped: 256 pixels have 85 windows of 3.
+    Windows that would reach beyond border and padding are dropped: 256 pixels have 85 windows of 3.
     """
 
 
 class AveragePool(_Pool, frozen=True, tag="average_pool"):
-    """Mean over the same windows as `MaxPool`."""
+    """Mean over the same windows as `MaxPool`.
+
+    Padding counts as pixels of value 0, as in PyTorch and Flux, or not at all if `count_padding` is False, as in Keras.
+    """
+
+    count_padding: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        msgspec.structs.force_setattr(self, "count_padding", self.count_padding or not any(self.pads))
 
 
 class GlobalAveragePool(LayerBase, frozen=True, tag="global_average_pool"):
@@ -379,13 +386,13 @@ def _output_shape(layers: Sequence[Layer], shape: Shape) -> Shape:
     return shape
 
 
-def _windows(shape: Shape, size: int, stride: int, pad: int) -> Shape:
+def _windows(shape: Shape, size: int, stride: int, pads: Sides) -> Shape:
     """Return the number of windows in each direction, as (height, width)."""
     if len(shape) != 3:
         raise ValueError(f"expected (channels, height, width), got {shape}")
-    windows = tuple((length + 2 * pad - size) // stride + 1 for length in shape[1:])
+    windows = tuple((length + sum(pad) - size) // stride + 1 for length, pad in zip(shape[1:], pads.axes, strict=True))
     if min(windows) < 1:
-        raise ValueError(f"windows of {size} x {size} with padding {pad} do not fit into {shape}")
+        raise ValueError(f"windows of {size} x {size} with padding {pads} do not fit into {shape}")
     return windows
 
 

@@ -18,11 +18,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 KeyPath = tuple[str | int, ...]
 """A key with its tables and array indices: ("prices", "cpu"), ("layers", 3, "kernel")."""
 
-_TEXTS = {
-    "name": "expected a short name of letters, digits and . _ - that starts with a letter",
-    "summary": "expected one line of at most 200 characters",
+_EXPECTED: dict[tuple[str, type], str] = {
+    ("name", str): "expected a short name of letters, digits and . _ - that starts with a letter",
+    ("summary", str): "expected one line of at most 200 characters",
+    ("padding", list): "expected a number of pixels, or [[top, bottom], [left, right]]",
 }
-"""Expected form of a text, by key."""
+"""Expected form of a value, by key and the type of the given one."""
 
 _EXAMPLE = "{ height = 32, width = 32 }"
 
@@ -122,8 +123,7 @@ class TomlText(NamedTuple):
         except msgspec.ValidationError as error:
             numbers = [str(word) for word in _literals(hint) if isinstance(word, int)]
             problem = f"write {' or '.join(numbers)}" if numbers and not words else format_validation_error(error)
-            if isinstance(value, str) and key in _TEXTS:
-                problem = _TEXTS[key]
+            problem = _EXPECTED.get((key, type(value)), problem)
             raise self.error(place, f"{key} is {shorten(value)}: {problem}") from None
         if isinstance(made, float) and not math.isfinite(made):
             raise self.error(place, f"{key} is {made}: expected a finite number")

@@ -8,6 +8,7 @@ from typing import Any
 from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
+from polybench.networks.padding import Sides
 from polybench.scripts.network_code import Code
 
 _IMPORTS = """# {name} in plain Flux, with the weights in the file beside this one. Needs the packages Flux and NPZ.
@@ -74,6 +75,9 @@ end
 """,
 }
 _NEEDS = {"patches": "conv"}
+_IMAGE_MEAN = """# A mean pool that does not count padding.
+image_mean(pool) = x -> pool(x) ./ pool(one.(x[:, :, 1:1, 1:1]))
+"""
 _INDENT = "    "
 
 
@@ -85,6 +89,8 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
     embeddings = [layer.name for layer in spec.walk(model.layers) if isinstance(layer, spec.Embedding)]
     tables = {name: f"table{number or ''}" for number, name in enumerate(name for name in embeddings if name in tied)}
     helpers = [text for kind, text in _HELPERS.items() if kind in kinds or (kind == "tied" and tables)]
+    counts = [layer.count_padding for layer in spec.walk(model.layers) if isinstance(layer, spec.AveragePool)]
+    helpers += [] if all(counts) else [_IMAGE_MEAN]
     helpers += [f'{table} = permutedims(weights["{name}.weight"])\n' for name, table in tables.items()]
     body = "\n".join(_sequence(model.layers, _INDENT, tables))
     return Code(
@@ -92,6 +98,13 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
         _NETWORK.format(helpers="\n".join(helpers), body=body),
         dict(weights),
     )
+
+
+def julia_pad(pads: Sides) -> str:
+    """Return the padding as Flux and Lux take it: of all sides, of width and height, or of each side."""
+    if isinstance(pads.padding, int):
+        return str(pads.padding)
+    return str(pads.symmetric[::-1] if pads.symmetric else pads.width_first)
 
 
 def _sequence(layers: Sequence[spec.Layer], indent: str, tables: Mapping[str, str]) -> Iterator[str]:
@@ -115,7 +128,7 @@ def _layer(layer: spec.Layer, tables: Mapping[str, str]) -> Sequence[str]:  # no
     bias = f'weights["{name}.bias"]' if getattr(layer, "bias", True) else "false"
     match layer:
         case spec.Conv():
-            options = f"stride = {layer.stride}, pad = {layer.pad}, groups = {layer.groups}"
+            options = f"stride = {layer.stride}, pad = {julia_pad(layer.pads)}, groups = {layer.groups}"
             return [f'Conv(kernel("{name}"), {bias}; {options})']
         case spec.Patches():
             return [f'Conv(kernel("{name}"), {bias}; stride = {layer.size})', "to_sequence"]
@@ -132,8 +145,7 @@ def _layer(layer: spec.Layer, tables: Mapping[str, str]) -> Sequence[str]:  # no
         case spec.Dropout():
             return [f"Dropout({layer.rate!r})"]
         case spec.MaxPool() | spec.AveragePool():
-            kind = "MaxPool" if isinstance(layer, spec.MaxPool) else "MeanPool"
-            return [f"{kind}(({layer.size}, {layer.size}); stride = {layer.stride})"]
+            return _pool(layer)
         case spec.GlobalAveragePool():
             return ["GlobalMeanPool()", "Flux.flatten"]
         case spec.ReLU() | spec.ReLU6():
@@ -160,6 +172,22 @@ def _layer(layer: spec.Layer, tables: Mapping[str, str]) -> Sequence[str]:  # no
             raise BadInput(
                 f"{name}: polybench writes no Flux code for {layer}: expected --framework torch, keras or jax"
             )
+
+
+def _pool(layer: spec.MaxPool | spec.AveragePool) -> Sequence[str]:
+    if getattr(layer, "count_padding", True):
+        return julia_pool(layer, "Flux.NNlib")
+    parts = ", ".join(julia_pool(layer, "Flux.NNlib"))
+    return [f"image_mean(Chain({parts}))"]
+
+
+def julia_pool(layer: spec.MaxPool | spec.AveragePool, nnlib: str) -> Sequence[str]:
+    """Return a pool of Flux or Lux; a function before it adds other padding on opposite sides, which cuDNN lacks."""
+    kind, outside = ("MaxPool", "-Inf32") if isinstance(layer, spec.MaxPool) else ("MeanPool", "0.0f0")
+    pool = f"{kind}(({layer.size}, {layer.size}); stride = {layer.stride}"
+    if layer.pads.symmetric is None:
+        return [f"x -> {nnlib}.pad_constant(x, {layer.pads.width_first}, {outside}; dims = (1, 2))", f"{pool})"]
+    return [f"{pool}, pad = {julia_pad(layer.pads)})" if any(layer.pads) else f"{pool})"]
 
 
 def _float32(value: float) -> str:

@@ -39,15 +39,17 @@ with np.load(Path(__file__).with_suffix(".npz")) as file:
 
 _HELPERS = {
     "conv": """def conv(x, weight, stride, padding, groups=1):
-    pads = [(padding, padding)] * 2
-    return lax.conv_general_dilated(x, weight, (stride, stride), pads, feature_group_count=groups)
+    return lax.conv_general_dilated(x, weight, (stride, stride), padding, feature_group_count=groups)
 """,
-    "max_pool": """def max_pool(x, size, stride):
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, size, size), (1, 1, stride, stride), "VALID")
+    "max_pool": """def max_pool(x, size, stride, padding=((0, 0), (0, 0))):
+    windows = (1, 1, size, size), (1, 1, stride, stride), ((0, 0), (0, 0), *padding)
+    return lax.reduce_window(x, -jnp.inf, lax.max, *windows)
 """,
-    "average_pool": """def average_pool(x, size, stride):
-    sums = lax.reduce_window(x, 0.0, lax.add, (1, 1, size, size), (1, 1, stride, stride), "VALID")
-    return sums / size**2
+    "average_pool": """def average_pool(x, size, stride, padding=((0, 0), (0, 0)), count_padding=True):
+    windows = (1, 1, size, size), (1, 1, stride, stride), ((0, 0), (0, 0), *padding)
+    pixels = jnp.ones((1, 1, *x.shape[2:]))
+    counts = size**2 if count_padding else lax.reduce_window(pixels, 0.0, lax.add, *windows)
+    return lax.reduce_window(x, 0.0, lax.add, *windows) / counts
 """,
     "batch_norm": """def batch_norm(w, name, x, statistics, epsilon, momentum, training):
     axes, shape = (0, *range(2, x.ndim)), (-1,) + (1,) * (x.ndim - 2)
@@ -116,10 +118,10 @@ def _layer(layer: spec.Layer, x: str) -> Sequence[str]:  # noqa: C901, PLR0911, 
     weight, bias = f'w["{name}.weight"]', f'w["{name}.bias"]'
     match layer:
         case spec.Conv():
-            call = f"conv({x}, {weight}, {layer.stride}, {layer.pad}, {layer.groups})"
+            call = f"conv({x}, {weight}, {layer.stride}, {layer.pads.axes}, {layer.groups})"
             return [f"{call} + {bias}[:, None, None]" if layer.bias else call]
         case spec.Patches():
-            call = f"conv({x}, {weight}, {layer.size}, 0)"
+            call = f'conv({x}, {weight}, {layer.size}, "VALID")'
             call = f"{call} + {bias}[:, None, None]" if layer.bias else call
             return [call, f"{x}.reshape(*{x}.shape[:2], -1).transpose(0, 2, 1)"]
         case spec.Dense():
@@ -137,7 +139,9 @@ def _layer(layer: spec.Layer, x: str) -> Sequence[str]:  # noqa: C901, PLR0911, 
         case spec.Dropout():
             return [f"dropout(key, {_number(name)}, {x}, {layer.rate!r})"]
         case spec.MaxPool() | spec.AveragePool():
-            return [f"{layer.__struct_config__.tag}({x}, {layer.size}, {layer.stride})"]
+            padding = f", {layer.pads.axes}" if any(layer.pads) else ""
+            counts = "" if getattr(layer, "count_padding", True) else ", count_padding=False"
+            return [f"{layer.__struct_config__.tag}({x}, {layer.size}, {layer.stride}{padding}{counts})"]
         case spec.GlobalAveragePool():
             return [f"{x}.mean((2, 3))"]
         case spec.ReLU() | spec.ReLU6() | spec.SiLU():

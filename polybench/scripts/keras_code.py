@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from polybench.engines.shared.keras_layout import flattened_shapes, tables, to_keras
+from polybench.engines.shared.keras_layout import flattened_shapes, keras_padding, tables, to_keras
 from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
+from polybench.networks.padding import Sides
 from polybench.networks.sequence_layers import PROJECTIONS
 from polybench.scripts.network_code import Code, identifier
 
@@ -74,7 +75,7 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
         classes="".join(f"{_CLASSES[kind]}\n\n" for kind in _CLASSES if kind in _kinds(model)),
         shape=shape,
         dtype=', dtype="int32"' if model.vocabulary_size else "",
-        body="\n".join(_sequence(model.layers, "x", 0, _owners(model))),
+        body="\n".join(_sequence(model.layers, model.input_shape, "x", 0, _owners(model))),
     )
     flattened, are_tables = flattened_shapes(model), tables(model.layers)
     arrays = {}
@@ -130,52 +131,64 @@ def _is_depthwise(layer: spec.Conv) -> bool:
     return layer.groups > 1 and layer.groups == layer.inputs
 
 
-def _sequence(sequence: Sequence[spec.Layer], x: str, depth: int, owners: Set[str]) -> Iterator[str]:
+def _sequence(sequence: Sequence[spec.Layer], shape: spec.Shape, x: str, depth: int, owners: Set[str]) -> Iterator[str]:
     """Yield the lines of layers that change the variable `x`; `owners` are layers whose weights others use."""
     for layer in sequence:
         if isinstance(layer, spec.Residual):
             shortcut = f"shortcut{depth or ''}"
             yield f"{shortcut} = {x}"
-            yield from _sequence(layer.body, x, depth + 1, owners)
-            yield from _sequence(layer.shortcut, shortcut, depth + 1, owners)
+            yield from _sequence(layer.body, shape, x, depth + 1, owners)
+            yield from _sequence(layer.shortcut, shape, shortcut, depth + 1, owners)
             yield f"{x} = layers.add([{x}, {shortcut}])"
-            continue
-        if isinstance(layer, spec.Conv) and layer.pad and _padding(layer) == "valid":
-            yield f"{x} = layers.ZeroPadding2D({layer.pad})({x})"
-        if isinstance(layer, spec.FirstPosition):
-            yield f"{x} = {x}[:, 0]"
-        elif isinstance(layer, spec.GELU):
-            yield f"{x} = keras.ops.gelu({x}, approximate={layer.approximate == 'tanh'})"
-        elif isinstance(layer, spec.Named) and layer.name in owners:
-            yield f"{identifier(layer.name)} = {_made(layer)}"
-            yield f"{x} = {identifier(layer.name)}({x})"
-        elif isinstance(layer, spec.Attention):
-            causal = ", use_causal_mask=True" if layer.causal else ""
-            yield f"{x} = {_made(layer)}({x}, {x}{causal})"
         else:
-            yield f"{x} = {_made(layer)}({x})"
-        if isinstance(layer, spec.Patches):
-            yield f"{x} = layers.Reshape((-1, {layer.outputs}))({x})"
+            yield from _call(layer, shape, x, owners)
+        shape = layer.output_shape(shape)
 
 
-def _made(layer: spec.Layer) -> str:
+def _call(layer: spec.Layer, shape: spec.Shape, x: str, owners: Set[str]) -> Iterator[str]:
+    """Yield the lines of a layer that is not a block, for an input of `shape`."""
+    needs_padding = isinstance(layer, spec.Conv | spec.MaxPool | spec.AveragePool) and not keras_padding(layer, shape)
+    if isinstance(layer, spec.MaxPool) and needs_padding:
+        yield f'{x} = keras.ops.pad({x}, {_every_axis(layer.pads)}, constant_values=-float("inf"))'
+    elif isinstance(layer, spec.Conv | spec.AveragePool) and needs_padding:
+        yield f"{x} = layers.ZeroPadding2D({layer.pads.padding})({x})"
+    if isinstance(layer, spec.FirstPosition):
+        yield f"{x} = {x}[:, 0]"
+    elif isinstance(layer, spec.GELU):
+        yield f"{x} = keras.ops.gelu({x}, approximate={layer.approximate == 'tanh'})"
+    elif isinstance(layer, spec.Named) and layer.name in owners:
+        yield f"{identifier(layer.name)} = {_made(layer, shape)}"
+        yield f"{x} = {identifier(layer.name)}({x})"
+    elif isinstance(layer, spec.Attention):
+        causal = ", use_causal_mask=True" if layer.causal else ""
+        yield f"{x} = {_made(layer, shape)}({x}, {x}{causal})"
+    else:
+        yield f"{x} = {_made(layer, shape)}({x})"
+    if isinstance(layer, spec.Patches):
+        yield f"{x} = layers.Reshape((-1, {layer.outputs}))({x})"
+    if isinstance(layer, spec.AveragePool) and needs_padding and not layer.count_padding:
+        pixels = f'np.pad(np.ones({(1, *shape[1:], 1)}, "float32"), {_every_axis(layer.pads)})'
+        yield f"{x} = {x} / keras.ops.average_pool({pixels}, {layer.size}, {layer.stride})  # without the padding"
+
+
+def _every_axis(pads: Sides) -> str:
+    return str(((0, 0), *pads.axes, (0, 0)))
+
+
+def _made(layer: spec.Layer, shape: spec.Shape) -> str:
     """Return the call that makes a Keras layer, with its name."""
-    made = _layer(layer)
+    made = _layer(layer, shape)
     if not isinstance(layer, spec.Named):
         return made
     comma = "" if made.endswith("()") else ", "
     return f'{made[:-1]}{comma}name="{identifier(layer.name)}")'
 
 
-def _padding(layer: spec.Conv) -> str:
-    """Return Keras's padding; with a stride, its "same" may add more zeros at the end."""
-    return "same" if layer.pad and layer.stride == 1 and 2 * layer.pad == layer.kernel - 1 else "valid"
-
-
-def _layer(layer: spec.Layer) -> str:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
+def _layer(layer: spec.Layer, shape: spec.Shape) -> str:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
     match layer:
         case spec.Conv():
-            options = f'strides={layer.stride}, padding="{_padding(layer)}", use_bias={layer.bias}'
+            padding = keras_padding(layer, shape) or "valid"
+            options = f'strides={layer.stride}, padding="{padding}", use_bias={layer.bias}'
             if _is_depthwise(layer):
                 multiplier = layer.outputs // layer.inputs
                 return f"layers.DepthwiseConv2D({layer.kernel}, depth_multiplier={multiplier}, {options})"
@@ -199,10 +212,10 @@ def _layer(layer: spec.Layer) -> str:  # noqa: C901, PLR0911, PLR0912 - a line f
             return f"layers.GroupNormalization({layer.groups}, epsilon={layer.epsilon!r})"
         case spec.Dropout():
             return f"layers.Dropout({layer.rate!r})"
-        case spec.MaxPool():
-            return f"layers.MaxPooling2D({layer.size}, {layer.stride})"
-        case spec.AveragePool():
-            return f"layers.AveragePooling2D({layer.size}, {layer.stride})"
+        case spec.MaxPool() | spec.AveragePool():
+            kind = "Max" if isinstance(layer, spec.MaxPool) else "Average"
+            same = ', "same"' if keras_padding(layer, shape) == "same" else ""
+            return f"layers.{kind}Pooling2D({layer.size}, {layer.stride}{same})"
         case spec.GlobalAveragePool():
             return "layers.GlobalAveragePooling2D()"
         case spec.MeanOverTime():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polybench.engines.shared.keras_layout import keras_padding
 from polybench.networks.layers import (
     AveragePool,
     BatchNorm,
@@ -19,10 +20,13 @@ from polybench.networks.layers import (
     Named,
     Operation,
     ReLU,
+    Shape,
 )
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.options import Workload
 from polybench.scripts import render
+from polybench.scripts.flux_code import julia_pad
+from polybench.scripts.torch_code import own_padding
 
 DATA = "layer.npz"
 KINDS = "convolutions, dense layers, batch norm, pooling and ReLU"
@@ -33,10 +37,10 @@ _TEMPLATES = ("layer_torch.py", "layer_tf.py", "layer_flux.jl")
 _EXPRESSIONS: dict[type[Layer], tuple[str, str, str]] = {
     Conv: (
         "nn.Conv2d({0.inputs}, {0.outputs}, {0.kernel},"
-        " stride={0.stride}, padding={0.pad}, groups={0.groups}, bias={0.bias})",
+        " stride={0.stride}, padding={padding}, groups={0.groups}, bias={0.bias})",
         'keras.layers.Conv2D({0.outputs}, {0.kernel}, {0.stride}, "{padding}", groups={0.groups}, use_bias={0.bias})',
         "Conv(({0.kernel}, {0.kernel}), {0.inputs} => {0.outputs};"
-        " stride = {0.stride}, pad = {0.pad}, groups = {0.groups}, bias = {bias})",
+        " stride = {0.stride}, pad = {padding}, groups = {0.groups}, bias = {bias})",
     ),
     Dense: (
         "nn.Linear({0.inputs}, {0.outputs}, bias={0.bias})",
@@ -49,14 +53,14 @@ _EXPRESSIONS: dict[type[Layer], tuple[str, str, str]] = {
         "BatchNorm({0.channels}; eps = {0.epsilon}f0)",
     ),
     MaxPool: (
-        "nn.MaxPool2d({0.size}, {0.stride})",
-        "keras.layers.MaxPooling2D({0.size}, {0.stride})",
-        "MaxPool(({0.size}, {0.size}); stride = {0.stride})",
+        "nn.MaxPool2d({0.size}, {0.stride}, {padding})",
+        'keras.layers.MaxPooling2D({0.size}, {0.stride}, "{padding}")',
+        "MaxPool(({0.size}, {0.size}); stride = {0.stride}, pad = {padding})",
     ),
     AveragePool: (
-        "nn.AvgPool2d({0.size}, {0.stride})",
-        "keras.layers.AveragePooling2D({0.size}, {0.stride})",
-        "MeanPool(({0.size}, {0.size}); stride = {0.stride})",
+        "nn.AvgPool2d({0.size}, {0.stride}, {padding}, count_include_pad={0.count_padding})",
+        'keras.layers.AveragePooling2D({0.size}, {0.stride}, "{padding}")',
+        "MeanPool(({0.size}, {0.size}); stride = {0.stride}, pad = {padding})",
     ),
     GlobalAveragePool: (
         "nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())",
@@ -80,7 +84,7 @@ def write_programs(
     constants: dict[str, object] = {
         "OPERATION": "input gradient" if operation == "activation" else operation, "THREADS": workload.threads,
     }  # fmt: skip
-    expressions = layer_expressions(layer, dimensions=len(timed_layer.input_shape) - 1)
+    expressions = layer_expressions(layer, timed_layer.input_shape)
     programs = {template: render(template, set(), constants, LAYER=code) for template, code in expressions.items()}
     if programs:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,19 +94,29 @@ def write_programs(
     return [DATA, *programs] if programs else []
 
 
-def layer_expressions(layer: Layer, dimensions: int) -> dict[str, str]:
-    """Return the layer in each library by template, for 2 image `dimensions` or none; empty if it has no programs."""
+def layer_expressions(layer: Layer, shape: Shape) -> dict[str, str]:
+    """Return the layer in each library by template, for inputs of `shape`.
+
+    Empty if it has no programs; without a library that has no single layer with this padding.
+    """
     if type(layer) not in _EXPRESSIONS:
         return {}
-    details: dict[str, object] = {"dimensions": dimensions or 1}
+    details: dict[str, object] = {"dimensions": len(shape) - 1 or 1}
     if isinstance(layer, Conv | Dense):
         details["bias"] = str(layer.bias).lower()
-    expressions = dict(zip(_TEMPLATES, _EXPRESSIONS[type(layer)], strict=True))
-    if isinstance(layer, Conv):
-        details["padding"] = "same" if layer.pad else "valid"
-        if layer.pad and not (layer.stride == 1 and 2 * layer.pad == layer.kernel - 1):
-            del expressions["layer_tf.py"]  # Keras does not have this padding
-    return {template: expression.format(layer, **details) for template, expression in expressions.items()}
+    paddings = _paddings(layer, shape) if isinstance(layer, Conv | MaxPool | AveragePool) else ("",) * len(_TEMPLATES)
+    expressions = zip(_TEMPLATES, _EXPRESSIONS[type(layer)], paddings, strict=True)
+    return {
+        template: expression.format(layer, padding=padding, **details)
+        for template, expression, padding in expressions
+        if padding is not None
+    }
+
+
+def _paddings(layer: Conv | MaxPool | AveragePool, shape: Shape) -> tuple[str | None, ...]:
+    """Return the padding in each library; None if its layer has no such padding."""
+    in_flux = isinstance(layer, Conv) or (layer.pads.symmetric and getattr(layer, "count_padding", True))
+    return own_padding(layer), keras_padding(layer, shape), julia_pad(layer.pads) if in_flux else None
 
 
 def _weights(layer: Layer, weights: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS
+from polybench.scripts.flux_code import julia_pad, julia_pool
 from polybench.scripts.network_code import Code
 
 _IMPORTS = """# {name} in plain Lux, with the weights in the file beside this one. Needs the packages Lux and NPZ.
@@ -133,8 +134,8 @@ def _parts(layer: spec.Layer) -> Sequence[_Part]:  # noqa: C901, PLR0911, PLR091
     kernel = {"weight": f'kernel("{name}")'} | bias
     match layer:
         case spec.Conv():
-            size, options = f"({layer.kernel}, {layer.kernel})", f"stride = {layer.stride}, pad = {layer.pad}"
-            inputs = f"{layer.inputs} => {layer.outputs}"
+            size, inputs = f"({layer.kernel}, {layer.kernel})", f"{layer.inputs} => {layer.outputs}"
+            options = f"stride = {layer.stride}, pad = {julia_pad(layer.pads)}"
             return [_Part(f"Conv({size}, {inputs}; {options}, groups = {layer.groups}, {use_bias})", kernel)]
         case spec.Patches():
             size = f"({layer.size}, {layer.size})"
@@ -157,9 +158,8 @@ def _parts(layer: spec.Layer) -> Sequence[_Part]:  # noqa: C901, PLR0911, PLR091
             return [_Part(norm, {"scale": array("weight"), "bias": array("bias")})]
         case spec.Dropout():
             return [_Part(f"Dropout({_float32(layer.rate)})")]
-        case spec.MaxPool() | spec.AveragePool():
-            kind = "MaxPool" if isinstance(layer, spec.MaxPool) else "MeanPool"
-            return [_Part(f"{kind}(({layer.size}, {layer.size}); stride = {layer.stride})")]
+        case spec.MaxPool() | spec.AveragePool(count_padding=True):
+            return [_Part(part) for part in julia_pool(layer, "NNlib")]
         case spec.GlobalAveragePool():
             return [_Part("GlobalMeanPool()"), _Part("FlattenLayer()")]
         case spec.ReLU() | spec.ReLU6():
@@ -193,7 +193,8 @@ def _parts(layer: spec.Layer) -> Sequence[_Part]:  # noqa: C901, PLR0911, PLR091
             }
             return [_Part(f"MultiHeadAttention({layer.features}; {options}{causal})", projections), _Part("first")]
         case _:
-            what = "tied weights" if isinstance(layer, spec.Dense) else type(layer).__name__
+            reasons = {spec.Dense: "tied weights", spec.AveragePool: "an average pool that does not count its padding"}
+            what = reasons.get(type(layer), type(layer).__name__)
             raise BadInput(f"{name}: polybench writes no Lux code for {what}: expected --framework flux or torch")
 
 

@@ -86,9 +86,11 @@ def _layer(layer: spec.Layer, shape: spec.Shape, x: str) -> Lines:  # noqa: C901
     call = (f"{x} = self.{name}({x})",)
     match layer:
         case spec.Conv():
-            options = f"padding={layer.pad}, groups={layer.groups}, bias={layer.bias}"
+            padding = own_padding(layer)
+            options = f"padding={padding or 0}, groups={layer.groups}, bias={layer.bias}"
             made = f"nn.Conv2d({layer.inputs}, {layer.outputs}, {layer.kernel}, {layer.stride}, {options})"
-            return Lines((f"self.{name} = {made}",), call)
+            padded = x if padding else f"F.pad({x}, {layer.pads.width_first})"
+            return Lines((f"self.{name} = {made}",), (f"{x} = self.{name}({padded})",))
         case spec.Patches():
             made = f"nn.Conv2d({layer.inputs}, {layer.outputs}, {layer.size}, {layer.size}, bias={layer.bias})"
             return Lines((f"self.{name} = {made}",), (f"{x} = self.{name}({x}).flatten(2).transpose(1, 2)",))
@@ -109,10 +111,8 @@ def _layer(layer: spec.Layer, shape: spec.Shape, x: str) -> Lines:  # noqa: C901
             return Lines((f"self.{name} = {made}",), call)
         case spec.Dropout():
             return Lines((f"self.{name} = nn.Dropout({layer.rate!r})",), call)
-        case spec.MaxPool():
-            return Lines((), (f"{x} = F.max_pool2d({x}, {layer.size}, {layer.stride})",))
-        case spec.AveragePool():
-            return Lines((), (f"{x} = F.avg_pool2d({x}, {layer.size}, {layer.stride})",))
+        case spec.MaxPool() | spec.AveragePool():
+            return Lines((), (f"{x} = {_pool(layer, x)}",))
         case spec.GlobalAveragePool():
             return Lines((), (f"{x} = {x}.mean((2, 3))",))
         case spec.ReLU() | spec.ReLU6() | spec.SiLU():
@@ -140,6 +140,24 @@ def _layer(layer: spec.Layer, shape: spec.Shape, x: str) -> Lines:  # noqa: C901
             return _lstm(layer, name, x)
         case _:
             raise BadInput(f"PyTorch: no plain code for a layer of type {layer.__struct_config__.tag}")
+
+
+def own_padding(layer: spec.Conv | spec.MaxPool | spec.AveragePool) -> str | None:
+    """Return the padding of PyTorch's layer; None if it has no such padding, which `F.pad` adds."""
+    if layer.pads.symmetric is None or (not isinstance(layer, spec.Conv) and max(layer.pads) > layer.size // 2):
+        return None
+    return str(layer.pads.padding if isinstance(layer.pads.padding, int) else layer.pads.symmetric)
+
+
+def _pool(layer: spec.MaxPool | spec.AveragePool, x: str) -> str:
+    name, window = ("max" if isinstance(layer, spec.MaxPool) else "avg"), f"{layer.size}, {layer.stride}"
+    counts, padding = getattr(layer, "count_padding", True), own_padding(layer)
+    if padding is not None:
+        options = f", {padding}" if any(layer.pads) else ""
+        return f"F.{name}_pool2d({x}, {window}{options}{'' if counts else ', count_include_pad=False'})"
+    value = ", value=-torch.inf" if isinstance(layer, spec.MaxPool) else ""
+    pooled = f"F.{name}_pool2d(F.pad({{}}, {layer.pads.width_first}{value}), {window})"
+    return pooled.format(x) if counts else f"{pooled.format(x)} / {pooled.format(f'torch.ones_like({x}[:1, :1])')}"
 
 
 def _attention(layer: spec.Attention, name: str, x: str) -> Lines:

@@ -216,8 +216,8 @@ def _padding(of: Variant) -> Iterator[Variant]:
     """Convolutions with other padding."""
     for layer in spec.walk(of.model.layers):
         if isinstance(layer, spec.Conv):
-            for pad in {0, layer.kernel // 2, layer.kernel - 1} - {layer.pad}:
-                words = f"pads {layer.name} with {pad} zeros, not {layer.pad}"
+            for pad in {0, layer.kernel // 2, layer.kernel - 1} - {layer.pads.padding}:
+                words = f"pads {layer.name} with {pad} zeros, not {layer.pads}"
                 yield from _more(of, words, _replaced(of.model.layers, layer, replace(layer, padding=pad)))
 
 
@@ -229,7 +229,7 @@ def _pooling(of: Variant) -> Iterator[Variant]:
             which = "" if len(chosen) == len(pools) else f" in pool {_index(pools, chosen[0]) + 1}"
             layers: Sequence[spec.Layer] = of.model.layers
             for pool in chosen:
-                layers = _replaced(layers, pool, other(pool.size, pool.stride))
+                layers = _replaced(layers, pool, other(pool.size, pool.stride, pool.padding))
             yield from _more(of, f"has {other.__name__} for {kind.__name__}{which}", layers)
 
 

@@ -35,7 +35,7 @@ from polybench.networks.optimizers import Optimizer
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.example_networks import PATCHED, SEQUENCES, TEXT
+from tests.example_networks import PADDED, PATCHED, SEQUENCES, TEXT
 
 # Without a flatten, after which Keras orders the features differently.
 CHAIN = Model(
@@ -112,6 +112,11 @@ def test_every_operation_of_a_decoder_equals_the_reference(fixture: EngineFixtur
 @sequences_timed_from_python
 def test_every_operation_of_a_vision_transformer_equals_the_reference(fixture: EngineFixture) -> None:
     check_operations_on_noise(fixture, PATCHED)
+
+
+@timed_from_python
+def test_every_operation_with_padding_equals_the_reference(fixture: EngineFixture) -> None:
+    check_operations_on_noise(fixture, PADDED)
 
 
 def check_operations_on_noise(fixture: EngineFixture, model: Model) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tomllib
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -25,34 +27,93 @@ from polybench.networks.layers import (
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
+from polybench.networks.padding import Padding, same_in_tensorflow
 from tests.example_networks import EVERYTHING
 
+_CONV = '{"type":"conv","name":"c","inputs":1,"outputs":2,"kernel":3,"stride":1,"padding":%s,"bias":true,"groups":1}'
 
-def starts(length: int, size: int, stride: int, pad: int) -> list[int]:
+
+def _conv(padding: Padding) -> Conv:
+    return Conv("c", 1, 2, 3, padding=padding)
+
+
+def starts(length: int, size: int, stride: int, pad: tuple[int, int]) -> list[int]:
     """Return the starts of all windows within the padded image, by enumeration."""
-    return [start for start in range(-pad, length + pad, stride) if start + size <= length + pad]
+    before, after = pad
+    return [start for start in range(-before, length + after, stride) if start + size <= length + after]
 
 
+axes = st.tuples(st.integers(0, 3), st.integers(0, 3))
 windows = st.tuples(
-    st.integers(1, 40), st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.integers(0, 3)
-).filter(lambda w: min(w[0], w[1]) + 2 * w[4] >= w[2])
+    st.integers(1, 40), st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.tuples(axes, axes)
+).filter(lambda w: all(side + sum(pad) >= w[2] for side, pad in zip(w[:2], w[4], strict=True)))
+
+Window = tuple[int, int, int, int, tuple[tuple[int, int], tuple[int, int]]]
 
 
 @given(windows)
-def test_a_convolution_has_an_output_for_each_window(window: tuple[int, int, int, int, int]) -> None:
-    height, width, kernel, stride, pad = window
-    shape = Conv("c", 3, 5, kernel, stride, pad).output_shape((3, height, width))
-    assert shape == (5, len(starts(height, kernel, stride, pad)), len(starts(width, kernel, stride, pad)))
+def test_a_convolution_has_an_output_for_each_window(window: Window) -> None:
+    height, width, kernel, stride, pads = window
+    shape = Conv("c", 3, 5, kernel, stride, pads).output_shape((3, height, width))
+    assert shape == (5, len(starts(height, kernel, stride, pads[0])), len(starts(width, kernel, stride, pads[1])))
 
 
 @given(windows)
-def test_a_pool_has_an_output_for_each_window(window: tuple[int, int, int, int, int]) -> None:
-    height, width, size, stride, _ = window
-    if min(height, width) < size:
+def test_a_pool_has_an_output_for_each_window(window: Window) -> None:
+    height, width, size, stride, pads = window
+    if max(map(max, pads)) >= size:
+        with pytest.raises(ValueError, match=f"windows without pixels: expected less than {size}"):
+            MaxPool(size, stride, pads)
         return
-    for pool in (MaxPool(size, stride), AveragePool(size, stride)):
-        expected = (2, len(starts(height, size, stride, 0)), len(starts(width, size, stride, 0)))
+    for pool in (MaxPool(size, stride, pads), AveragePool(size, stride, pads)):
+        expected = (2, len(starts(height, size, stride, pads[0])), len(starts(width, size, stride, pads[1])))
         assert pool.output_shape((2, height, width)) == expected
+
+
+@given(windows)
+def test_padding_survives_json_and_toml_in_its_shortest_form(window: Window) -> None:
+    *_, kernel, stride, pads = window
+    layer = Conv("c", 3, 5, kernel, stride, pads)
+    assert msgspec.json.decode(msgspec.json.encode(layer), type=Layer) == layer
+    assert msgspec.convert(tomllib.loads(f"padding = {layer.pads}")["padding"], Padding) == layer.padding
+    assert layer.pads.axes == pads
+    assert isinstance(layer.padding, int) == (len({*pads[0], *pads[1]}) == 1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (MaxPool(2), '{"type":"max_pool","size":2,"stride":2}'),
+        (AveragePool(3, 1, "valid"), '{"type":"average_pool","size":3,"stride":1}'),
+        (AveragePool(3, 1, 0, count_padding=False), '{"type":"average_pool","size":3,"stride":1}'),
+        (MaxPool(3, 1, "same"), '{"type":"max_pool","size":3,"stride":1,"padding":1}'),
+        (MaxPool(3, 2, ((0, 1), (0, 1))), '{"type":"max_pool","size":3,"stride":2,"padding":[[0,1],[0,1]]}'),
+        (AveragePool(2, 2, 1), '{"type":"average_pool","size":2,"stride":2,"padding":1}'),
+        (
+            AveragePool(2, 2, 1, count_padding=False),
+            '{"type":"average_pool","size":2,"stride":2,"padding":1,"count_padding":false}',
+        ),
+        (_conv("valid"), _CONV % '"valid"'),
+        (_conv("same"), _CONV % '"same"'),
+        (_conv(0), _CONV % "0"),
+        (_conv(1), _CONV % "1"),
+        (_conv(((1, 1), (1, 1))), _CONV % "1"),
+        (_conv(((1, 1), (0, 0))), _CONV % "[[1,1],[0,0]]"),
+    ],
+)
+def test_a_layer_without_padding_per_side_has_the_json_of_before(layer: Layer, text: str) -> None:
+    assert msgspec.json.encode(layer).decode() == text
+    assert msgspec.json.decode(text, type=Layer) == layer
+
+
+@pytest.mark.parametrize("size", [7, 8, 9, 10])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (2, 1), (3, 1), (3, 2), (5, 2), (2, 3), (1, 2)])
+def test_same_of_tensorflow_has_as_many_windows_as_strides(size: int, kernel: int, stride: int) -> None:
+    sides = same_in_tensorflow((3, size, size + 1), kernel, stride)
+    shape = Conv("c", 3, 3, kernel, stride, sides.axes).output_shape((3, size, size + 1))
+    assert shape == (3, -(-size // stride), -(-(size + 1) // stride))
+    assert 0 <= sides.bottom - sides.top <= 1
+    assert 0 <= sides.right - sides.left <= 1
 
 
 @given(st.integers(1, 64), st.integers(0, 5))
@@ -154,7 +215,8 @@ def test_each_branch_of_a_residual_block_counts_once() -> None:
     # The block's two convolutions, the nested one, and the projection; each outputs 5 x 4 pixels.
     block = (4 * 9 + 5 + 4) * 5 * 5 * 4
     same = 5 * 9 * 5 * 4 * 3  # after a 2 x 2 pooling, every pixel
-    assert EVERYTHING.forward_macs() == first + block + same + 60 + 18
+    asymmetric = 5 * 4 * 5 * 2 * 2
+    assert EVERYTHING.forward_macs() == first + block + same + asymmetric + 60 + 18
 
 
 def test_macs_of_resnet32_match_a_hand_calculation() -> None:

@@ -15,7 +15,7 @@ from polybench.networks.network_file import FINGERPRINT_MARK, network_of, networ
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.networks.toml_text import TomlText
 from polybench.planning.study_file import read_network
-from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
+from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PADDED, PATCHED, SEQUENCES, TEXT
 
 
 def parsed(text: str) -> Model:
@@ -30,7 +30,7 @@ OTHERS = (
 
 @pytest.mark.parametrize(
     "model",
-    [*MODELS.values(), *OTHERS, EVERYTHING, DROPOUTS, SEQUENCES, FEATURES, TEXT, PATCHED],
+    [*MODELS.values(), *OTHERS, EVERYTHING, DROPOUTS, SEQUENCES, FEATURES, TEXT, PATCHED, PADDED],
     ids=lambda model: model.name,
 )
 def test_every_network_reads_back_from_its_file_and_from_a_study(model: Model) -> None:

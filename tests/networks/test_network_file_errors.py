@@ -37,6 +37,18 @@ BAD = {
     '[[layers]]\ntype = "conv"\nkernel = 3\noutputs = 4\ninputs = 1': "3: conv1: expected 1 channels",
     '[[layers]]\ntype = "conv"\nkernel = 2\npadding = "same"\noutputs = 4': '3: conv1: padding "same"',
     '[[layers]]\ntype = "conv"\nkernel = 2\npadding = "sam"\noutputs = 4': "6: unknown padding 'sam'; did",
+    '[[layers]]\ntype = "conv"\nkernel = 3\noutputs = 4\nstride = 2\npadding = "same"': (
+        '3: conv1: padding "same" requires stride 1 and an odd kernel, got stride 2 and kernel 3; give the number of'
+        " zeros instead, on all sides, or on each as [[top, bottom], [left, right]]"
+    ),
+    '[[layers]]\ntype = "conv"\nkernel = 2\noutputs = 4\npadding = [0, 1]': (
+        "7: padding is [0, 1]: expected a number of pixels, or [[top, bottom], [left, right]]"
+    ),
+    '[[layers]]\ntype = "conv"\nkernel = 2\noutputs = 4\npadding = [[0, 1], [0, -1]]': (
+        "7: padding is [[0, 1], [0, -1]]: expected a number of pixels, or [[top, bottom], [left, right]]"
+    ),
+    '[[layers]]\ntype = "max_pool"\nsize = 2\npadding = 2': "3: max_pool: padding 2 has windows without pixels",
+    '[[layers]]\ntype = "max_pool"\nsize = 2\ncount_padding = true': "6: unknown option of max_pool 'count_padding'",
     '[[layers]]\ntype = "conv"\nkernel = 2\noutputs = "$n"': "6: '$n' is a placeholder, which only works",
     '[[layers]]\ntype = "dropout"\nrate = 1.0': "5: rate is 1.0: Expected `float` < 1.0",
     '[[layers]]\ntype = "batch_norm"\nepsilon = nan': "5: epsilon is nan: ",

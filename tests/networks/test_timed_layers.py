@@ -6,10 +6,10 @@ from polybench.networks import MODELS
 from polybench.networks.layers import Dense, Layer, Operation, Residual, walk
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import split_layers
-from tests.example_networks import EVERYTHING, PATCHED, SEQUENCES, TEXT
+from tests.example_networks import EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT
 
 every_model = pytest.mark.parametrize(
-    "model", [*MODELS.values(), EVERYTHING, SEQUENCES, TEXT, PATCHED], ids=lambda model: model.name
+    "model", [*MODELS.values(), EVERYTHING, SEQUENCES, TEXT, PATCHED, PADDED], ids=lambda model: model.name
 )
 
 

@@ -16,7 +16,7 @@ import pytest
 from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import BatchNorm, Conv, Operation
+from polybench.networks.layers import AveragePool, BatchNorm, Conv, MaxPool, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
@@ -114,17 +114,30 @@ def test_an_addition_has_no_program(tmp_path: Path) -> None:
 def test_every_layer_with_weights_has_a_program_in_each_language() -> None:
     for piece in split_layers(RESNET32):
         if piece.weight_shapes():
-            assert {"layer_torch.py", "layer_flux.jl"} <= layer_expressions(piece.layer, 2).keys(), piece.name
+            expressions = layer_expressions(piece.layer, piece.input_shape)
+            assert {"layer_torch.py", "layer_flux.jl"} <= expressions.keys(), piece.name
 
 
 def test_expressions_have_the_options_of_the_layer() -> None:
     layer = Conv("conv", 3, 16, 5, stride=2, padding=1, bias=False)
-    assert layer_expressions(layer, 2) == {  # Keras does not have this padding
+    assert layer_expressions(layer, (3, 32, 32)) == {  # Keras does not have this padding
         "layer_torch.py": "nn.Conv2d(3, 16, 5, stride=2, padding=1, groups=1, bias=False)",
         "layer_flux.jl": "Conv((5, 5), 3 => 16; stride = 2, pad = 1, groups = 1, bias = false)",
     }
+    ends = Conv("conv", 3, 16, 3, stride=2, padding=((0, 1), (0, 1)), bias=False)
+    assert layer_expressions(ends, (3, 32, 32)) == {  # PyTorch does not have this padding
+        "layer_tf.py": 'keras.layers.Conv2D(16, 3, 2, "same", groups=1, use_bias=False)',
+        "layer_flux.jl": "Conv((3, 3), 3 => 16; stride = 2, pad = (0, 1, 0, 1), groups = 1, bias = false)",
+    }
+    assert layer_expressions(MaxPool(3, 2, 1), (3, 32, 32)) == {
+        "layer_torch.py": "nn.MaxPool2d(3, 2, 1)",
+        "layer_flux.jl": "MaxPool((3, 3); stride = 2, pad = 1)",
+    }
+    assert layer_expressions(AveragePool(3, 1, 1, count_padding=False), (3, 32, 32)) == {
+        "layer_torch.py": "nn.AvgPool2d(3, 1, 1, count_include_pad=False)",
+        "layer_tf.py": 'keras.layers.AveragePooling2D(3, 1, "same")',
+    }
     same = msgspec.structs.replace(layer, stride=1, padding="same")
-    assert (
-        layer_expressions(same, 2)["layer_tf.py"] == 'keras.layers.Conv2D(16, 5, 1, "same", groups=1, use_bias=False)'
-    )
-    assert layer_expressions(BatchNorm("norm", 16), 0)["layer_torch.py"] == "nn.BatchNorm1d(16, eps=1e-05)"
+    in_keras = layer_expressions(same, (3, 32, 32))["layer_tf.py"]
+    assert in_keras == 'keras.layers.Conv2D(16, 5, 1, "same", groups=1, use_bias=False)'
+    assert layer_expressions(BatchNorm("norm", 16), (16,))["layer_torch.py"] == "nn.BatchNorm1d(16, eps=1e-05)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from polybench.engines.reference import network as reference
 from polybench.engines.reference.network import loss_and_gradients
+from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from polybench.planning.study_file import read_network
+from polybench.scripts.network_code import export, write_code
 from tests.commands import printed, printed_json, refused
 from tests.configured_julia import configured_julia
+from tests.example_networks import PADDED
 
 MY_NET = str(Path(__file__).parents[2] / "examples" / "my_net.toml")
 INPUTS = {"lenet": "3x32x32", "imdb-bilstm": "100", "vit-cifar": "3x32x32", "char-gpt": "64", "mobile-cifar": "3x32x32"}
@@ -85,16 +90,18 @@ np.savez(sys.argv[1] + "/result.npz", loss=loss, **statistics, **{f"d {name}": o
 
 
 @pytest.mark.parametrize(
-    "network", ["lenet", pytest.param("resnet32", marks=pytest.mark.slow), "mobile-cifar", "vit-cifar", "char-gpt"]
+    "network",
+    ["lenet", pytest.param("resnet32", marks=pytest.mark.slow), "mobile-cifar", "vit-cifar", "char-gpt", "padded"],
 )
 def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(network: str, tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    model, random = msgspec.structs.replace(find_model(network), label_smoothing=0.0), np.random.default_rng(0)
+    named, random = PADDED if network == "padded" else find_model(network), np.random.default_rng(0)
+    model = msgspec.structs.replace(named, label_smoothing=0.0)
     shape = (2, *model.input_shape)
     inputs = random.integers(model.vocabulary_size, size=shape) if model.vocabulary_size else random.random(shape)
     labels = random.integers(model.classes, size=(2, *model.label_shape))
     np.savez(tmp_path / "batch.npz", inputs=inputs, labels=labels)
-    printed("export", network, "--framework", "jax", "-o", tmp_path / "net.py")
+    export(model, initial_weights(model, 0), "jax", tmp_path / "net.py")
     subprocess.run([sys.executable, "-c", _GRADIENTS, str(tmp_path)], check=True)
     weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
     loss, gradients, statistics = loss_and_gradients(model, weights, inputs, labels)
@@ -105,6 +112,42 @@ def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(netw
         for name, value in {**statistics, **{f"d {name}": one for name, one in gradients.items()}}.items():
             scale = max(float(np.abs(value).max()), floor)
             assert float(np.abs(result[name] - value).max()) < 10 * tolerance * scale, name
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_plain_code_pads_each_side_as_the_reference(framework: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch" if framework == "torch" else "tensorflow")
+    weights = {name: value + np.float32(0.1) for name, value in initial_weights(PADDED, 0).items()}
+    export(PADDED, weights, framework, tmp_path / "net.py")
+    images = np.random.default_rng(0).random((2, *PADDED.input_shape), np.float32)
+    network = runpy.run_path(str(tmp_path / "net.py"))["network"]
+    if framework == "torch":
+        import torch
+
+        logits = network(torch.from_numpy(images)).detach().numpy()
+    else:
+        logits = np.asarray(network(images.transpose(0, 2, 3, 1)))
+    np.testing.assert_allclose(logits, reference.logits(PADDED, weights, images.astype(np.float64)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("framework", ["flux", "lux"])
+def test_julia_code_has_the_sides_of_the_width_first(framework: str) -> None:
+    counted = tuple(layer for layer in PADDED.layers if getattr(layer, "count_padding", True))
+    model = msgspec.structs.replace(PADDED, layers=PADDED.layers if framework == "flux" else counted)
+    nnlib = "Flux.NNlib" if framework == "flux" else "NNlib"
+    code = write_code(model, initial_weights(model, 0), framework).network
+    for text in (
+        "stride = 2, pad = (1, 1, 0, 1), groups = 1",
+        "MaxPool((3, 3); stride = 1, pad = 1)",
+        f"x -> {nnlib}.pad_constant(x, (0, 1, 1, 0), -Inf32; dims = (1, 2)),\n    MaxPool((2, 2); stride = 1),",
+        "MeanPool((3, 3); stride = 1, pad = 1),",
+        f"x -> {nnlib}.pad_constant(x, (0, 1, 1, 0), 0.0f0; dims = (1, 2)),\n    MeanPool((2, 2); stride = 1),",
+        *["image_mean(Chain(MeanPool((3, 3); stride = 1, pad = 1)))"] * (framework == "flux"),
+    ):
+        assert text in code
+    if framework == "lux":
+        with pytest.raises(BadInput, match="no Lux code for an average pool that does not count its padding"):
+            write_code(PADDED, initial_weights(PADDED, 0), framework)
 
 
 _LUX = """

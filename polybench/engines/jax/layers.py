@@ -47,8 +47,8 @@ class Inference:
         match layer:
             case spec.Conv():
                 weight = self._weights[f"{layer.name}.weight"].astype(x.dtype)
-                stride, padding = (layer.stride,) * 2, [(layer.pad,) * 2] * 2
-                y = lax.conv_general_dilated(x, weight, stride, padding, feature_group_count=layer.groups)
+                stride = (layer.stride,) * 2
+                y = lax.conv_general_dilated(x, weight, stride, layer.pads.axes, feature_group_count=layer.groups)
                 return y + self._per_channel(f"{layer.name}.bias", y) if layer.bias else y
             case spec.Dense():
                 y = x @ self._weights[layer.weight_name].T.astype(x.dtype)
@@ -64,7 +64,10 @@ class Inference:
             case spec.MaxPool():
                 return lax.reduce_window(x, -jnp.inf, lax.max, *_window_arguments(layer))
             case spec.AveragePool():
-                return lax.reduce_window(x, 0.0, lax.add, *_window_arguments(layer)) / layer.size**2
+                window = _window_arguments(layer)
+                pixels = jnp.ones((1, 1, *x.shape[2:]), x.dtype)
+                counts = layer.size**2 if layer.count_padding else lax.reduce_window(pixels, 0.0, lax.add, *window)
+                return lax.reduce_window(x, 0.0, lax.add, *window) / counts
             case spec.GlobalAveragePool():
                 return x.mean((2, 3))
             case spec.ReLU():
@@ -193,9 +196,9 @@ def _normalize(x: Any, epsilon: float) -> Any:
     return centered * lax.rsqrt(x.var(-1, keepdims=True) + epsilon)
 
 
-def _window_arguments(pool: spec.MaxPool | spec.AveragePool) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+def _window_arguments(pool: spec.MaxPool | spec.AveragePool) -> tuple[Sequence[Any], ...]:
     """Return window sizes, strides and padding for `lax.reduce_window`."""
-    return (1, 1, pool.size, pool.size), (1, 1, pool.stride, pool.stride), "VALID"
+    return (1, 1, pool.size, pool.size), (1, 1, pool.stride, pool.stride), ((0, 0), (0, 0), *pool.pads.axes)
 
 
 def lstm(layer: spec.LSTM, weights: Mapping[str, Any], x: Any) -> Any:

@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
+from polybench.networks.padding import NO_PADDING, Sides
 
 Array = NDArray[np.float64]
 Backward = Callable[[Array], tuple[Array, dict[str, Array]]]
@@ -208,14 +209,16 @@ def _all_but_channels(x: Array) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pad: int = 0, groups: int = 1) -> Output:
-    """Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c,s i+p-pad,s j+q-pad] weight[o,c,p,q].
+def conv(
+    x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pads: Sides = NO_PADDING, groups: int = 1
+) -> Output:
+    """Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c,s i+p-top,s j+q-left] weight[o,c,p,q].
 
     In each group of inputs and outputs, the input window of every output pixel becomes a row of a matrix (im2col),
     followed by a product.
     """
     outputs, kernel = len(weight), weight.shape[-1]
-    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    padded, unpad = _pad(x, pads)
     windows = _windows(padded, kernel, stride)
     images, channels, height, width = windows.shape[:4]
     rows = windows.transpose(0, 2, 3, 1, 4, 5).reshape(images * height * width, groups, -1).swapaxes(0, 1)
@@ -228,19 +231,21 @@ def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pa
         if bias is not None:
             gradients["bias"] = dy.sum(axis=(0, 2, 3))
         drows = (dy_rows @ matrix).swapaxes(0, 1).reshape(images, height, width, channels, kernel, kernel)
-        dpadded = _add_windows(padded.shape, drows.transpose(0, 3, 1, 2, 4, 5), stride)
-        return dpadded[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], gradients
+        return _add_windows(padded.shape, drows.transpose(0, 3, 1, 2, 4, 5), stride)[unpad], gradients
 
     return y if bias is None else y + bias[:, None, None], backward
 
 
-def max_pool(x: Array, size: int, stride: int, conventions: NumericalConventions = NO_DEVIATIONS) -> Output:
+def max_pool(
+    x: Array, size: int, stride: int, conventions: NumericalConventions = NO_DEVIATIONS, pads: Sides = NO_PADDING
+) -> Output:
     """Maximum of each `size` x `size` window; its gradient goes to the first maximum of the window, width fastest.
 
     With t = `conventions.max_pool_within`, a value v counts as the maximum m if |v - m| <= t max(|v|, |m|), which is
     Julia's isapprox. `conventions.max_pool_ties` are the other rules for several maxima.
     """
-    windows = _windows(x, size, stride)
+    padded, unpad = _pad(x, pads, np.finfo(x.dtype).min)  # -inf would be near every maximum
+    windows = _windows(padded, size, stride)
     values = windows.reshape(*windows.shape[:4], size * size)
     y = values.max(axis=-1)
 
@@ -256,20 +261,23 @@ def max_pool(x: Array, size: int, stride: int, conventions: NumericalConventions
                 dvalues = equal * dy[..., None]
             case "shared":
                 dvalues = equal * (dy / equal.sum(axis=-1))[..., None]
-        return _add_windows(x.shape, dvalues.reshape(windows.shape), stride), {}
+        return _add_windows(padded.shape, dvalues.reshape(windows.shape), stride)[unpad], {}
 
     return y, backward
 
 
-def average_pool(x: Array, size: int, stride: int) -> Output:
-    """Mean of each `size` x `size` window."""
-    windows = _windows(x, size, stride)
+def average_pool(x: Array, size: int, stride: int, pads: Sides = NO_PADDING, *, count_padding: bool = True) -> Output:
+    """Mean of each `size` x `size` window; padding counts as pixels of value 0, or not at all."""
+    padded, unpad = _pad(x, pads)
+    windows = _windows(padded, size, stride)
+    pixels, _ = _pad(np.ones((1, 1, *x.shape[2:])), pads, float(count_padding))
+    counts = _windows(pixels, size, stride).sum(axis=(-2, -1))
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        dwindows = np.broadcast_to(dy[..., None, None] / size**2, windows.shape)
-        return _add_windows(x.shape, dwindows, stride), {}
+        dwindows = np.broadcast_to((dy / counts)[..., None, None], windows.shape)
+        return _add_windows(padded.shape, dwindows, stride)[unpad], {}
 
-    return windows.mean(axis=(-2, -1)), backward
+    return windows.sum(axis=(-2, -1)) / counts, backward
 
 
 def global_average_pool(x: Array) -> Output:
@@ -283,6 +291,13 @@ def round_bits(x: Array, bits: int) -> Array:
     mantissa, exponent = np.frexp(x)
     rounded: Array = np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
     return rounded
+
+
+def _pad(x: Array, pads: Sides, value: float = 0.0) -> tuple[Array, tuple[slice, ...]]:
+    """Return padded images, and the index of the pixels of the image in them."""
+    padded = np.pad(x, ((0, 0), (0, 0), *pads.axes), constant_values=value)
+    rows, columns = slice(pads.top, pads.top + x.shape[2]), slice(pads.left, pads.left + x.shape[3])
+    return padded, (slice(None), slice(None), rows, columns)
 
 
 def _windows(x: Array, size: int, stride: int) -> Array:

@@ -154,7 +154,7 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
     match layer:
         case spec.Conv(name=name):
             bias = weights[f"{name}.bias"] if layer.bias else None
-            return layers.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad, layer.groups)
+            return layers.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pads, layer.groups)
         case spec.Dense(name=name):
             return layers.dense(x, weights[layer.weight_name], weights[f"{name}.bias"] if layer.bias else None)
         case spec.LayerNorm(name=name):
@@ -173,9 +173,10 @@ def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C
         case spec.Dropout(name=name):
             return layers.dropout(x, context.masks[name])
         case spec.MaxPool():
-            return layers.max_pool(x, layer.size, layer.stride, context.conventions)
+            return layers.max_pool(x, layer.size, layer.stride, context.conventions, layer.pads)
         case spec.AveragePool():
-            return layers.average_pool(x, layer.size, layer.stride)
+            counts = layer.count_padding
+            return layers.average_pool(x, layer.size, layer.stride, layer.pads, count_padding=counts)
         case spec.GlobalAveragePool():
             return layers.global_average_pool(x)
         case spec.ReLU():

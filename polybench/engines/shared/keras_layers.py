@@ -14,6 +14,7 @@ from keras import layers, ops, saving
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.engines.shared.keras_layout import keras_padding
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import REVERSE
@@ -93,8 +94,10 @@ def build_network(model: Model, *, mask_batch_size: int | None, seed: int, lstm_
     builder = _Builder(mask_batch_size, seed, {}, lstm_options)
     image = _input(model.input_shape, "int32" if model.vocabulary_size is not None else None)
     if any(isinstance(layer, _FUNCTIONS) for layer in model.layers):
-        return Network(keras.Model(image, builder.apply(model.layers, image)), builder.named_layers)
-    return Network(keras.Sequential([image, *builder.build_all(model.layers)]), builder.named_layers)
+        output = builder.apply(model.layers, image, model.input_shape)
+        return Network(keras.Model(image, output), builder.named_layers)
+    sequence = builder.build_all(model.layers, model.input_shape)
+    return Network(keras.Sequential([image, *sequence]), builder.named_layers)
 
 
 _FUNCTIONS = (spec.Residual, spec.Attention, spec.FirstPosition)
@@ -107,7 +110,7 @@ def standalone_layers(
     """Build the layers as a separate model for inputs of `shape` (canonical, of one image or sequence) and `dtype`."""
     builder = _Builder(mask_batch_size=None, seed=0, named_layers={}, lstm_options=lstm_options)
     x = _input(shape, dtype)
-    return Network(keras.Model(x, builder.apply(sequence, x)), builder.named_layers)
+    return Network(keras.Model(x, builder.apply(sequence, x, shape)), builder.named_layers)
 
 
 def _input(shape: spec.Shape, dtype: str | None) -> Any:
@@ -186,6 +189,28 @@ class ClassToken(layers.Layer):  # type: ignore[misc]
         return ops.concatenate([ops.broadcast_to(token, (ops.shape(inputs)[0], 1, token.shape[0])), inputs], axis=1)
 
 
+class PaddedMaxPool(layers.MaxPooling2D):  # type: ignore[misc]
+    """Maximum of windows with any padding, which is never the maximum."""
+
+    def __init__(self, layer: spec.MaxPool) -> None:
+        super().__init__(layer.size, layer.stride)
+        self._pads = ((0, 0), *layer.pads.axes, (0, 0))
+
+    def call(self, inputs: Any) -> Any:
+        return super().call(ops.pad(inputs, self._pads, constant_values=-math.inf))
+
+
+class ImageMean(layers.AveragePooling2D):  # type: ignore[misc]
+    """Mean of the pixels of the image in windows of a padded image."""
+
+    def __init__(self, layer: spec.AveragePool, shape: spec.Shape) -> None:
+        super().__init__(layer.size, layer.stride)
+        self._is_image = np.pad(np.ones((1, *shape[1:], 1)), ((0, 0), *layer.pads.axes, (0, 0)))
+
+    def call(self, inputs: Any) -> Any:
+        return super().call(inputs) / super().call(ops.cast(self._is_image, inputs.dtype))
+
+
 class TiedDense(layers.Layer):  # type: ignore[misc]
     """A dense layer without weights of its own: it uses those of an embedding or of another dense layer."""
 
@@ -207,18 +232,18 @@ class _Builder(NamedTuple):
     named_layers: dict[str, Any]
     lstm_options: Mapping[str, Any]
 
-    def apply(self, sequence: Sequence[spec.Layer], x: Any) -> Any:
-        """Apply the layers in order to a symbolic input."""
-        for layer in self.build_all(sequence):
+    def apply(self, sequence: Sequence[spec.Layer], x: Any, shape: spec.Shape) -> Any:
+        """Apply the layers in order to a symbolic input of the canonical `shape`."""
+        for layer in self.build_all(sequence, shape):
             x = layer(x)
         return x
 
-    def build_all(self, sequence: Sequence[spec.Layer]) -> Iterator[Any]:
+    def build_all(self, sequence: Sequence[spec.Layer], shape: spec.Shape) -> Iterator[Any]:
         """Yield Keras layers, and extra padding layers if needed; a residual block becomes a function."""
         for layer in sequence:
-            if isinstance(layer, spec.Conv) and _padding(layer) is None:
-                yield layers.ZeroPadding2D(layer.pad)
-            keras_layer = self.build(layer)
+            if isinstance(layer, spec.Conv | spec.AveragePool) and keras_padding(layer, shape) is None:
+                yield layers.ZeroPadding2D(layer.pads.axes)
+            keras_layer = self.build(layer, shape)
             if isinstance(layer, spec.Named):
                 self.named_layers[layer.name] = keras_layer
             if isinstance(layer, spec.Attention):
@@ -227,14 +252,15 @@ class _Builder(NamedTuple):
                 yield keras_layer
             if isinstance(layer, spec.Patches):
                 yield layers.Reshape((-1, layer.outputs))
+            shape = layer.output_shape(shape)
 
-    def build(self, layer: spec.Layer) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind of layer
+    def build(self, layer: spec.Layer, shape: spec.Shape) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind of layer
         match layer:
             case spec.Conv() if layer.groups > 1 and layer.groups == layer.inputs:
                 return layers.DepthwiseConv2D(
                     layer.kernel,
                     strides=layer.stride,
-                    padding=_padding(layer) or "valid",
+                    padding=keras_padding(layer, shape) or "valid",
                     depth_multiplier=layer.outputs // layer.inputs,
                     use_bias=layer.bias,
                     name=_name(layer),
@@ -244,7 +270,7 @@ class _Builder(NamedTuple):
                     layer.outputs,
                     layer.kernel,
                     strides=layer.stride,
-                    padding=_padding(layer) or "valid",
+                    padding=keras_padding(layer, shape) or "valid",
                     groups=layer.groups,
                     use_bias=layer.bias,
                     name=_name(layer),
@@ -267,10 +293,8 @@ class _Builder(NamedTuple):
                     return FixedMaskDropout(self.mask_batch_size, _name(layer))
                 seed = zlib.crc32(f"{self.seed} {layer.name}".encode()) & _MAX_SEED
                 return layers.Dropout(layer.rate, seed=seed, name=_name(layer))
-            case spec.MaxPool():
-                return layers.MaxPooling2D(layer.size, layer.stride)
-            case spec.AveragePool():
-                return layers.AveragePooling2D(layer.size, layer.stride)
+            case spec.MaxPool() | spec.AveragePool():
+                return _pool(layer, shape)
             case spec.GlobalAveragePool():
                 return layers.GlobalAveragePooling2D()
             case spec.ReLU():
@@ -284,7 +308,7 @@ class _Builder(NamedTuple):
             case spec.Flatten():
                 return layers.Flatten()
             case spec.Residual():
-                return lambda x: layers.Add()([self.apply(layer.body, x), self.apply(layer.shortcut, x)])
+                return lambda x: layers.Add()([self.apply(one, x, shape) for one in (layer.body, layer.shortcut)])
             case spec.Embedding():
                 return layers.Embedding(layer.vocabulary, layer.features, name=_name(layer))
             case spec.LSTM():
@@ -334,14 +358,15 @@ def _name(layer: spec.Named) -> str:
     return layer.name.replace(".", "_")
 
 
-def _padding(conv: spec.Conv) -> str | None:
-    """Return Keras's padding mode, or None if a separate padding layer is needed.
-
-    With a stride, Keras's "same" may pad more at the end than at the start, depending on the image size.
-    """
-    if conv.pad == 0:
-        return "valid"
-    return "same" if conv.stride == 1 and 2 * conv.pad == conv.kernel - 1 else None
+def _pool(layer: spec.MaxPool | spec.AveragePool, shape: spec.Shape) -> Any:
+    padding = keras_padding(layer, shape)
+    if isinstance(layer, spec.MaxPool):
+        if padding is None:
+            return PaddedMaxPool(layer)
+        return layers.MaxPooling2D(layer.size, layer.stride, padding)
+    if padding is None and not layer.count_padding:
+        return ImageMean(layer, shape)
+    return layers.AveragePooling2D(layer.size, layer.stride, padding or "valid")
 
 
 def hard_sigmoid(x: Any) -> Any:

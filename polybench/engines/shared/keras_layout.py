@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import numpy as np
 
 from polybench.engines.base import Array
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks.layers import (
+    AveragePool,
     BatchNorm,
+    Conv,
     Dense,
     Dropout,
     Embedding,
     Flatten,
     Layer,
+    MaxPool,
     Positions,
     Residual,
     Shape,
     walk,
 )
 from polybench.networks.model import Model
+from polybench.networks.padding import same_in_tensorflow
 
 
 def flattened_shapes(model: Model) -> dict[str, Shape]:
@@ -119,3 +124,13 @@ def batch_to_keras(value: Array, flattened: Shape | None = None) -> Array:
 
 def _last_axis_to_channels_last(value: Array, flattened: Shape) -> Array:
     return value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape)
+
+
+def keras_padding(layer: Conv | MaxPool | AveragePool, shape: Shape) -> Literal["valid", "same"] | None:
+    """Return Keras's padding for inputs of `shape`; None if a layer before it has to pad."""
+    if not any(layer.pads):
+        return "valid"
+    size = layer.kernel if isinstance(layer, Conv) else layer.size
+    counts_padding = isinstance(layer, AveragePool) and layer.count_padding  # Keras's own does not
+    is_same = layer.pads == same_in_tensorflow(shape, size, layer.stride)
+    return "same" if is_same and not counts_padding else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
@@ -11,6 +12,7 @@ from torch.nn import functional
 
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
+from polybench.networks.padding import Sides
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 
 _OVERWRITABLE = (spec.BatchNorm, spec.Residual)
@@ -138,6 +140,28 @@ class Patches(nn.Conv2d):  # type: ignore[misc]
         return super().forward(x).flatten(2).transpose(1, 2)
 
 
+class PaddedConv(nn.Conv2d):  # type: ignore[misc]
+    """Convolution with more padding on one side than on the opposite one."""
+
+    def __init__(self, pads: Sides, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.pads = pads.width_first
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(functional.pad(x, self.pads))
+
+
+class ImageMean(nn.Module):  # type: ignore[misc]
+    """Average pool of the pixels of the image only; `pool` counts padding."""
+
+    def __init__(self, pool: Any) -> None:
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, x: Any) -> Any:
+        return self.pool(x) / self.pool(torch.ones_like(x[:1, :1]))
+
+
 class ClassToken(nn.Module):  # type: ignore[misc]
     """Adds a trained position before the first."""
 
@@ -187,15 +211,7 @@ class _Builder(NamedTuple):
         """Build the layer's module; with `in_place`, a ReLU or ReLU6 may overwrite its input."""
         match layer:
             case spec.Conv():
-                return nn.Conv2d(
-                    layer.inputs,
-                    layer.outputs,
-                    layer.kernel,
-                    layer.stride,
-                    layer.pad,
-                    groups=layer.groups,
-                    bias=layer.bias,
-                )
+                return _conv(layer)
             case spec.Dense():
                 linear = nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
                 if layer.tied is not None:
@@ -210,10 +226,8 @@ class _Builder(NamedTuple):
                 return nn.GroupNorm(layer.groups, layer.channels, eps=layer.epsilon)
             case spec.Dropout():
                 return FixedMaskDropout() if self.fixed_masks else nn.Dropout(layer.rate)
-            case spec.MaxPool():
-                return nn.MaxPool2d(layer.size, layer.stride)
-            case spec.AveragePool():
-                return nn.AvgPool2d(layer.size, layer.stride)
+            case spec.MaxPool() | spec.AveragePool():
+                return _pool(layer)
             case spec.GlobalAveragePool():
                 return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
             case spec.ReLU():
@@ -252,6 +266,26 @@ class _Builder(NamedTuple):
                 return FirstPosition()
             case _:
                 assert_never(layer)
+
+
+def _conv(layer: spec.Conv) -> Any:
+    sizes, pads = (layer.inputs, layer.outputs, layer.kernel, layer.stride), layer.pads
+    if pads.symmetric is not None:
+        return nn.Conv2d(*sizes, pads.symmetric, groups=layer.groups, bias=layer.bias)
+    return PaddedConv(pads, *sizes, groups=layer.groups, bias=layer.bias)
+
+
+def _pool(layer: spec.MaxPool | spec.AveragePool) -> Any:
+    pads, window = layer.pads, (layer.size, layer.stride)
+    own = pads.symmetric if max(pads) <= layer.size // 2 else None  # PyTorch's pools have no other padding
+    if isinstance(layer, spec.MaxPool):
+        if own is not None:
+            return nn.MaxPool2d(*window, own)
+        return nn.Sequential(nn.ConstantPad2d(pads.width_first, -math.inf), nn.MaxPool2d(*window))
+    if own is not None:
+        return nn.AvgPool2d(*window, own, count_include_pad=layer.count_padding)
+    pool = nn.Sequential(nn.ZeroPad2d(pads.width_first), nn.AvgPool2d(*window))
+    return pool if layer.count_padding else ImageMean(pool)
 
 
 class SequentialLSTM(nn.LSTM):  # type: ignore[misc]

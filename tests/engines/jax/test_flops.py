@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from polybench.networks import MODELS, find_model
 from polybench.networks.layers import Conv, Dense, Layer, Operation, Shape
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.example_networks import PADDED
 
 IMAGES = 2
 SIZED_NETWORKS = ("catdog-4", "resnet32@48")
@@ -21,24 +23,26 @@ SIZED_NETWORKS = ("catdog-4", "resnet32@48")
 def convolutions_and_products() -> Iterator[TimedLayer]:
     """Yield the convolutions and dense layers of all networks, without duplicates."""
     seen: set[tuple[Layer, Shape]] = set()
-    for model in (*MODELS.values(), *map(find_model, SIZED_NETWORKS)):
-        for timed_layer in split_layers(model):
-            if isinstance(timed_layer.layer, Conv | Dense):
-                shape = msgspec.structs.replace(timed_layer.layer, name=""), timed_layer.input_shape
-                if shape not in seen:
-                    seen.add(shape)
-                    yield timed_layer
+    models = (*MODELS.values(), *map(find_model, SIZED_NETWORKS))
+    padded_on_one_side = split_layers(PADDED)[0]
+    for timed_layer in itertools.chain([padded_on_one_side], *map(split_layers, models)):
+        if isinstance(timed_layer.layer, Conv | Dense):
+            shape = msgspec.structs.replace(timed_layer.layer, name=""), timed_layer.input_shape
+            if shape not in seen:
+                seen.add(shape)
+                yield timed_layer
 
 
 def padding_macs(layer: Conv | Dense, timed_layer: TimedLayer) -> int:
     """Multiply-adds of an image with padding zeros, which polybench counts and XLA does not."""
-    if isinstance(layer, Dense) or not layer.pad:
+    if isinstance(layer, Dense):
         return 0
+    starts = layer.pads.top, layer.pads.left
     _, *sizes = timed_layer.input_shape
     outputs, *output_sizes = timed_layer.output_shape()
     inside = math.prod(
-        sum(0 <= i * layer.stride + tap - layer.pad < size for i in range(n) for tap in range(layer.kernel))
-        for n, size in zip(output_sizes, sizes, strict=True)
+        sum(0 <= i * layer.stride + tap - start < size for i in range(n) for tap in range(layer.kernel))
+        for n, size, start in zip(output_sizes, sizes, starts, strict=True)
     )
     return layer.inputs // layer.groups * outputs * (layer.kernel**2 * math.prod(output_sizes) - inside)
 

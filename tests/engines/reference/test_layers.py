@@ -10,7 +10,10 @@ from polybench.engines.job import NumericalConventions
 from polybench.engines.reference import layers, sequence_layers
 from polybench.engines.reference.layers import Array, Output
 from polybench.networks.layers import LSTM
+from polybench.networks.padding import Sides
 
+ONE, TWO, END = Sides(1, 1, 1, 1), Sides(2, 2, 2, 2), Sides(0, 1, 2, 1)
+CONV = [(2, 3, 6, 7), (4, 3, 3, 3), (4,)]
 MASK = np.random.default_rng(1).choice([0.0, 4 / 3], (2, 3, 4, 4))
 
 
@@ -37,10 +40,11 @@ def normalized(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
     [
         pytest.param(layers.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
         pytest.param(layers.conv, [(2, 3, 6, 7), (4, 3, 3, 3)], id="conv without bias"),
-        pytest.param(lambda *a: layers.conv(*a, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
-        pytest.param(lambda *a: layers.conv(*a, stride=2, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"),
+        pytest.param(lambda *a: layers.conv(*a, pads=ONE), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
+        pytest.param(lambda *a: layers.conv(*a, stride=2, pads=ONE), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"),
+        pytest.param(lambda *a: layers.conv(*a, stride=2, pads=END), CONV, id="padded end"),
         pytest.param(lambda *a: layers.conv(*a, stride=2), [(2, 3, 6, 7), (4, 3, 1, 1), (4,)], id="projection"),
-        pytest.param(lambda *a: layers.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"),
+        pytest.param(lambda *a: layers.conv(*a, stride=3, pads=TWO), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"),
         pytest.param(layers.dense, [(3, 5), (4, 5), (4,)], id="dense"),
         pytest.param(lambda *a: normalized(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
         pytest.param(lambda *a: normalized(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"),
@@ -48,7 +52,14 @@ def normalized(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
         pytest.param(lambda x: layers.max_pool(x, 2, 2), [(2, 3, 6, 7)], id="max_pool"),
         pytest.param(lambda x: layers.max_pool(x, 3, 2), [(2, 3, 6, 7)], id="max_pool that overlaps"),
         pytest.param(lambda x: layers.max_pool(x, 2, 3), [(2, 3, 6, 7)], id="max_pool with gaps"),
+        pytest.param(lambda x: layers.max_pool(x, 3, 2, pads=END), [(2, 3, 6, 7)], id="max_pool with padding"),
         pytest.param(lambda x: layers.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
+        pytest.param(lambda x: layers.average_pool(x, 3, 2, END), [(2, 3, 6, 7)], id="average_pool with padding"),
+        pytest.param(
+            lambda x: layers.average_pool(x, 3, 2, END, count_padding=False),
+            [(2, 3, 6, 7)],
+            id="average_pool of pixels",
+        ),
         pytest.param(lambda x: layers.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"),
         pytest.param(layers.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
         pytest.param(layers.relu, [(2, 3, 4, 4)], id="relu"),
@@ -148,11 +159,28 @@ def test_pixels_outside_of_all_windows_get_no_gradient() -> None:
     assert not dx[..., 4, :].any()
 
 
-def test_padding_is_symmetric() -> None:
+def test_each_side_of_a_convolution_has_its_own_padding() -> None:
     weight = np.zeros((1, 1, 3, 3))
     weight[0, 0, 0, 0] = 1  # selects the pixel above and to the left
     x = np.arange(1.0, 17).reshape(1, 1, 4, 4)
-    assert layers.conv(x, weight, None, 2, 1)[0].tolist() == [[[[0, 0], [0, 6]]]]
+    assert layers.conv(x, weight, None, 2, ONE)[0].tolist() == [[[[0, 0], [0, 6]]]]
+    assert layers.conv(x, weight, None, 2, Sides(0, 1, 0, 1))[0].tolist() == [[[[1, 3], [9, 11]]]]
+    assert layers.conv(x, weight, None, 2, Sides(1, 0, 0, 1))[0].tolist() == [[[[0, 0], [5, 7]]]]
+
+
+def test_padding_is_never_a_maximum_nor_near_one() -> None:
+    x = -np.ones((1, 1, 2, 2))
+    near = NumericalConventions(max_pool_within=0.5, max_pool_ties="all")
+    y, backward = layers.max_pool(x, 2, 2, near, Sides(1, 1, 1, 1))
+    assert (y == -1).all()
+    assert backward(y)[0].tolist() == x.tolist()
+
+
+def test_padding_counts_in_a_mean_or_not() -> None:
+    x = np.full((1, 1, 2, 2), 12.0)
+    pads = Sides(0, 1, 0, 1)
+    assert layers.average_pool(x, 2, 1, pads)[0].tolist() == [[[[12, 6], [6, 3]]]]
+    assert layers.average_pool(x, 2, 1, pads, count_padding=False)[0].tolist() == [[[[12, 12], [12, 12]]]]
 
 
 def test_batch_norm_equals_a_manual_computation() -> None:

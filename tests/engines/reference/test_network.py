@@ -11,6 +11,7 @@ from polybench.engines.shared.batches import dropout_masks
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
+from polybench.networks.padding import Sides
 from polybench.schema.options import Workload
 from tests.example_networks import EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 
@@ -81,7 +82,7 @@ def test_running_statistics_follow_the_declared_convention(convention, ddof: int
     reference.run_steps(0, 1)
     state = reference.snapshot(1).weights
     # Input of the first batch norm: the first convolution, without bias, before its update.
-    x, _ = conv(IMAGES[0].astype(float), WEIGHTS["conv1.weight"].astype(float), None, 1, 1)
+    x, _ = conv(IMAGES[0].astype(float), WEIGHTS["conv1.weight"].astype(float), None, 1, Sides(1, 1, 1, 1))
     np.testing.assert_allclose(state["norm1.running_mean"], 0.3 * x.mean(axis=(0, 2, 3)))
     expected = 0.7 * 1 + 0.3 * x.var(axis=(0, 2, 3), ddof=ddof)
     np.testing.assert_allclose(state["norm1.running_variance"], expected)

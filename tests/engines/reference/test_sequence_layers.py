@@ -10,7 +10,7 @@ import pytest
 from polybench.engines.reference import layers, sequence_layers
 from polybench.engines.reference.layers import Array, Output
 from polybench.networks.layers import Attention
-from tests.engines.reference.test_layers import numerical_gradient
+from tests.engines.reference.test_layers import ONE, numerical_gradient
 
 RANDOM = np.random.default_rng(0)
 
@@ -28,7 +28,7 @@ def attend(heads: int, *, causal: bool, bias: bool = True) -> tuple[Callable[...
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
-        pytest.param(lambda *a: layers.conv(*a, pad=1, groups=2), [(2, 4, 5, 6), (6, 2, 3, 3), (6,)], id="grouped"),
+        pytest.param(lambda *a: layers.conv(*a, pads=ONE, groups=2), [(2, 4, 5, 6), (6, 2, 3, 3), (6,)], id="grouped"),
         pytest.param(lambda *a: layers.conv(*a, stride=2, groups=3), [(2, 3, 5, 6), (3, 1, 2, 2)], id="depthwise"),
         pytest.param(lambda *a: layers.layer_norm(*a, 1e-5), [(2, 3, 5), (5,), (5,)], id="layer_norm"),
         pytest.param(lambda *a: layers.layer_norm(*a, None, 1e-3), [(4, 5), (5,)], id="layer_norm without bias"),
