@@ -14,6 +14,7 @@ from polybench.engines.reference.network import loss_and_gradients
 from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
+from polybench.networks.padding import NO_PADDING, Sides, same_in_tensorflow
 from polybench.schema.trace import TensorKind
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import Pair, relative_error
@@ -212,17 +213,57 @@ def _kind(layer: spec.Layer) -> str:
             return type(layer).__name__
 
 
+_Padded = spec.Conv | spec.MaxPool | spec.AveragePool
+
+
 def _padding(of: Variant) -> Iterator[Variant]:
-    """Convolutions with other padding."""
-    for layer in spec.walk(of.model.layers):
-        if isinstance(layer, spec.Conv):
-            for pad in {0, layer.kernel // 2, layer.kernel - 1} - {layer.pads.padding}:
-                words = f"pads {layer.name} with {pad} zeros, not {layer.pads}"
-                yield from _more(of, words, _replaced(of.model.layers, layer, replace(layer, padding=pad)))
+    """Convolutions and pools with other padding: each alone, or all that have padding by one rule."""
+    layers = spec.layer_shapes(of.model.layers, of.model.input_shape)
+    rules = [(layer, _usual_padding(layer, shape)) for layer, shape, _ in layers if isinstance(layer, _Padded)]
+    for layer, usual in rules:
+        for pads in dict.fromkeys(usual.values()):
+            yield from _with_padding(of, [(layer, pads)])
+    for rule in ("half", "same", "mirrored"):
+        changed = [(layer, usual[rule]) for layer, usual in rules if any(layer.pads) and usual[rule] != layer.pads]
+        if len(changed) > 1:
+            yield from _with_padding(of, changed)
+
+
+def _usual_padding(layer: _Padded, shape: spec.Shape) -> dict[str, Sides]:
+    """Return what is meant by padding: "same" is TensorFlow's, and Flux's is "mirrored" if the window is even."""
+    size, pads = layer.kernel if isinstance(layer, spec.Conv) else layer.size, layer.pads
+    return {
+        "none": NO_PADDING,
+        "half": Sides(*[size // 2] * 4),
+        "full": Sides(*[size - 1] * 4),
+        "same": same_in_tensorflow(shape, size, layer.stride),
+        "mirrored": Sides(pads.bottom, pads.top, pads.right, pads.left),
+    }
+
+
+def _with_padding(of: Variant, changed: Sequence[tuple[_Padded, Sides]]) -> Iterator[Variant]:
+    layers: Sequence[spec.Layer] = of.model.layers
+    for layer, pads in changed:
+        layers = _replaced(layers, layer, replace(layer, padding=pads.axes))
+    layer, pads = changed[0]
+    if pads != layer.pads:
+        first, *others = [_name_in(of.model, layer) for layer, _ in changed]
+        words = f"pads {first} with {pads} {'zeros' if isinstance(layer, spec.Conv) else 'pixels'}, not {layer.pads}"
+        value = ", value=-torch.inf" if isinstance(layer, spec.MaxPool) else ""
+        words += "" if pads.symmetric else f", as F.pad(x, {pads.width_first}{value}) before it"
+        yield from _more(of, words + (f", and likewise {', '.join(others)}" if others else ""), layers)
+
+
+def _name_in(model: Model, layer: _Padded) -> str:
+    """Return the name of a convolution, or the number of a pool."""
+    if isinstance(layer, spec.Conv):
+        return layer.name
+    pools = [one for one in spec.walk(model.layers) if isinstance(one, spec.MaxPool | spec.AveragePool)]
+    return f"pool {_index(pools, layer) + 1}"
 
 
 def _pooling(of: Variant) -> Iterator[Variant]:
-    """Average for maximum in one pool or all, and the reverse."""
+    """Average for maximum in one pool or all, and the reverse; padding that counts in an average, or does not."""
     for kind, other in ((spec.MaxPool, spec.AveragePool), (spec.AveragePool, spec.MaxPool)):
         pools = [layer for layer in spec.walk(of.model.layers) if isinstance(layer, kind)]
         for chosen in [pools, *([one] for one in pools)] if len(pools) > 1 else [pools] if pools else []:
@@ -231,6 +272,12 @@ def _pooling(of: Variant) -> Iterator[Variant]:
             for pool in chosen:
                 layers = _replaced(layers, pool, other(pool.size, pool.stride, pool.padding))
             yield from _more(of, f"has {other.__name__} for {kind.__name__}{which}", layers)
+    for layer in spec.walk(of.model.layers):
+        if isinstance(layer, spec.AveragePool) and any(layer.pads):
+            counting = replace(layer, count_padding=not layer.count_padding)
+            verb = "counts" if counting.count_padding else "does not count"
+            words = f"{verb} the padding of {_name_in(of.model, layer)}"
+            yield from _more(of, words, _replaced(of.model.layers, layer, counting))
 
 
 def _index(layers: Sequence[spec.Layer], layer: spec.Layer) -> int:

@@ -38,13 +38,20 @@ def _with_rounded_gradient(y: Array) -> Array:
 _with_rounded_gradient.defvjp(lambda y: (y, None), lambda _, dy: (_tf32(dy),))
 
 
-def _conv(weights: Tree, name: str, x: Array, pad: int, plants: Collection[Plant]) -> Array:
-    padding, weight = [(pad, pad), (pad, pad)], weights[f"{name}.weight"]
+Window = tuple[tuple[int, int], tuple[tuple[int, int], tuple[int, int]]]
+
+
+def _window(stride: int, start: int, end: int) -> Window:
+    return (stride, stride), ((start, end), (start, end))
+
+
+def _conv(weights: Tree, name: str, x: Array, window: Window, plants: Collection[Plant]) -> Array:
+    weight = weights[f"{name}.weight"]
     if "TF32" in plants:
-        product = lax.conv_general_dilated(_rounded(x), _rounded(weight), (1, 1), padding)
+        product = lax.conv_general_dilated(_rounded(x), _rounded(weight), *window)
         y = _with_rounded_gradient(product)
     else:
-        y = lax.conv_general_dilated(x, weight, (1, 1), padding)
+        y = lax.conv_general_dilated(x, weight, *window)
     return y + weights[f"{name}.bias"][:, None, None]
 
 
@@ -84,11 +91,13 @@ def _pool(x: Array, plants: Collection[Plant]) -> Array:
 def _network(weights: Tree, state: Tree, x: Array, plants: Collection[Plant]) -> tuple[Array, Tree]:
     if "flipped kernel" in plants:
         weights = {**weights, "conv1.weight": weights["conv1.weight"][:, :, ::-1, ::-1]}
-    x = _conv(weights, "conv1", x, 0 if "padding" in plants else 1, plants)
+    x = _conv(weights, "conv1", x, _window(1, 0, 0) if "padding" in plants else _window(1, 1, 1), plants)
     if "no norm" not in plants:
         x, state = _norm(weights, state, x, plants)
     x = _pool(x if "missing activation" in plants else jax.nn.relu(x), plants)
-    x = jax.nn.relu(_conv(weights, "conv2", x, 0, plants)).mean((2, 3))
+    strided = _window(2, 0, 1) if "padding on the other side" in plants else _window(2, 1, 1)
+    window = strided if "strided" in plants else _window(1, 0, 0)
+    x = jax.nn.relu(_conv(weights, "conv2", x, window, plants)).mean((2, 3))
     x = _dense(weights, "dense1", x, plants)
     gelu = jax.nn.gelu(x, approximate="tanh for exact GELU" in plants)
     x = jax.nn.silu(x) if "other activation" in plants else gelu

@@ -39,7 +39,11 @@ def _network(plants: Collection[Plant]) -> keras.Model:
     x = x if "missing activation" in plants else layers.ReLU()(x)
     pool = layers.AveragePooling2D(2) if "pooling" in plants else layers.MaxPooling2D(2)
     x = (_SharedMaxPool() if "ties of max-pool" in plants else pool)(x)
-    x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 3, activation="relu", name="conv2")(x))
+    same = "padding on the other side" in plants
+    x = layers.ZeroPadding2D(1)(x) if "strided" in plants and not same else x
+    stride, padding = 2 if "strided" in plants else 1, "same" if same else "valid"
+    x = layers.Conv2D(8, 3, stride, padding, activation="relu", name="conv2")(x)
+    x = layers.GlobalAveragePooling2D()(x)
     x = layers.Dense(20, name="dense1")(x)
     gelu = keras.activations.gelu(x, approximate="tanh for exact GELU" in plants)
     x = keras.activations.silu(x) if "other activation" in plants else gelu

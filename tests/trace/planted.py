@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from polybench.networks.layers import BatchNorm
+from polybench.networks.layers import BatchNorm, Conv
 from polybench.networks.model import Model
 from polybench.planning.study_file import read_network
 from polybench.trace.file import Array
@@ -44,6 +44,7 @@ CAUSES: dict[Plant, str] = {
     "pooling": "AveragePool for MaxPool",
     "ties of max-pool": "shares a max-pool's gradient among equal maxima",
     "padding": "pads conv1 with 0 zeros",
+    "padding on the other side": "pads conv2 with [[0, 1], [0, 1]] zeros, not 1, as F.pad(x, (0, 1, 0, 1)) before it",
     "flipped kernel": "flips the kernel of conv1",
     "epsilon": "epsilon 0.001 in its normalization",
     "batch norm momentum": "momentum of batch norm",
@@ -83,6 +84,7 @@ BASES: dict[str, set[Plant]] = {
     "rmsprop": {"decay of RMSprop"},
     "schedule": {"form of momentum"},
     "coarse": {"ties of max-pool"},
+    "strided": {"padding on the other side"},
 }
 """Settings that both programs have, and the differences that need them. The other programs have SGD with momentum."""
 
@@ -116,11 +118,13 @@ def base(*plants: Plant) -> tuple[Plant, ...]:
 
 
 @cache
-def network(*, has_norm: bool = True) -> Model:
-    """Return the network of all programs, with or without batch norm."""
-    model = read_network(NETWORK)
-    layers = tuple(layer for layer in model.layers if has_norm or not isinstance(layer, BatchNorm))
-    return replace(model, layers=layers)
+def network(*, has_norm: bool = True, is_strided: bool = False) -> Model:
+    """Return the network of all programs, with or without batch norm, and with a stride in its last convolution."""
+    layers = [layer for layer in read_network(NETWORK).layers if has_norm or not isinstance(layer, BatchNorm)]
+    if is_strided:
+        last = max(index for index, layer in enumerate(layers) if isinstance(layer, Conv))
+        layers[last] = replace(layers[last], stride=2, padding=1)
+    return replace(read_network(NETWORK), layers=tuple(layers))
 
 
 def initial_weights(plants: Collection[Plant]) -> dict[str, Array]:

@@ -10,10 +10,11 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from polybench.networks.model import Model
 from polybench.schema.trace import TraceDiffDocument
 from polybench.trace.diff import diff
 from tests.trace.planted import CAUSES, LATER, MISSING, Plant, base, network
@@ -169,10 +170,11 @@ def compare(cases: Iterable[Case], folder: Path) -> list[Outcome]:
     """Record and compare all cases."""
     cases = list(cases)
     files = record({program for case in cases for program in (case.a, case.b)}, folder)
-    return [
-        Outcome(case, diff(files[case.a], files[case.b], model=network(has_norm="no norm" not in case.a.plants)))
-        for case in cases
-    ]
+    return [Outcome(case, diff(files[case.a], files[case.b], model=_network(case.a.plants))) for case in cases]
+
+
+def _network(plants: Collection[Plant]) -> Model:
+    return network(has_norm="no norm" not in plants, is_strided="strided" in plants)
 
 
 def table(outcomes: Iterable[Outcome]) -> str:

@@ -24,7 +24,8 @@ class Network(nn.Module):
         momentum = 0.0 if "fixed statistics" in plants else 0.01 if "batch norm momentum" in plants else 0.1
         norm = nn.BatchNorm2d(6, eps=1e-3 if "epsilon" in plants else 1e-5, momentum=momentum)
         self.norm = nn.Identity() if "no norm" in plants else norm
-        self.conv2 = nn.Conv2d(6, 8, 3)
+        stride, padding = (2, 0 if "padding on the other side" in plants else 1) if "strided" in plants else (1, 0)
+        self.conv2 = nn.Conv2d(6, 8, 3, stride, padding)
         self.dense1 = nn.Linear(8, 20)
         self.dropout = nn.Dropout(0.3 if "dropout" in plants else 0.0)
         self.dense2 = nn.Linear(20, 5)
@@ -38,6 +39,7 @@ class Network(nn.Module):
             x = x.unfold(2, 2, 2).unfold(3, 2, 2).amax((4, 5))
         else:
             x = F.max_pool2d(x, 2)
+        x = F.pad(x, (0, 1, 0, 1)) if "padding on the other side" in self.plants else x
         x = F.relu(self._conv(x, self.conv2)).mean((2, 3))
         x = self._dense(x, self.dense1)
         gelu = F.gelu(x, approximate="tanh" if "tanh for exact GELU" in self.plants else "none")
@@ -49,7 +51,7 @@ class Network(nn.Module):
     def _conv(self, x: torch.Tensor, layer: nn.Conv2d, *, flip: bool = False) -> torch.Tensor:
         weight = layer.weight.flip(2, 3) if flip else layer.weight
         if "TF32" not in self.plants:
-            return F.conv2d(x, weight, layer.bias, padding=layer.padding)
+            return F.conv2d(x, weight, layer.bias, layer.stride, layer.padding)
         assert layer.bias is not None
         y: torch.Tensor = F.conv2d(_Rounded.apply(x), _Rounded.apply(weight), padding=layer.padding)
         return _RoundedGradient.apply(y) + layer.bias[:, None, None]  # type: ignore[no-any-return]
