@@ -7,6 +7,7 @@ a sum, the layers since their fork become a residual block.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polybench.errors import BadInput
-from polybench.networks.layers import Layer, Named, Residual, Shape
+from polybench.networks.layers import Layer, Named, ReLU, ReLU6, Residual, Shape
 from polybench.networks.model import Model
 from polybench.networks.network_file import network_of, network_table, network_toml
 from polybench.networks.optimizers import OPTIMIZERS
+from polybench.networks.padding import NO_PADDING, Sides
 from polybench.networks.toml_text import TomlText
 from polybench.schema.imported import ImportedLayer
 
@@ -76,6 +78,41 @@ class Node:
         part."""
         self.depth: int = self.fork.depth + 1 if self.fork else 0
         self.number = next(_numbers)
+
+
+@dataclass(eq=False)
+class Padded(Node):
+    """An image with pixels of `value` around it, which the next convolution or pool has as its padding."""
+
+    pads: Sides = NO_PADDING
+    value: float = 0.0
+
+
+def pad(x: Node, pads: Sides, value: float, source: Source) -> Padded:
+    """Return an image with padding; BadInput if it is not an image, or becomes smaller."""
+    if len(x.shape) != 3 or min(pads) < 0:
+        raise source.error(f"pads {x.shape} by {pads}: expected an image, and 0 or more pixels")
+    if isinstance(x, Padded) and x.value == value:
+        pads = pads.plus(x.pads)
+        (x,) = x.inputs
+    shape = (x.shape[0], *(length + sum(axis) for length, axis in zip(x.shape[1:], pads.axes, strict=True)))
+    problem = "padding is only supported right before a convolution or pool"
+    return Padded(None, (x,), shape, source, problem=problem, pads=pads, value=value)
+
+
+def split_padding(x: Node, value: float) -> tuple[Node, Sides]:
+    """Return the image before padding and its sides, for a layer whose own padding has this value.
+
+    Values below those of the image are never the maximum, as zeros after a ReLU. BadInput for other values.
+    """
+    if not isinstance(x, Padded):
+        return x, NO_PADDING
+    (image,) = x.inputs
+    is_below_all = x.value == -math.inf or (x.value <= 0 and isinstance(image.layer, ReLU | ReLU6))
+    if x.value != value and not (value == -math.inf and is_below_all):
+        hint = " or, after a ReLU, 0" if value == -math.inf else ""
+        raise x.source.error(f"pads with {x.value:g}: expected {value:g}{hint} before the next layer")
+    return image, x.pads
 
 
 def _common(nodes: Sequence[Node]) -> Node:

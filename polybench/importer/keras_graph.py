@@ -22,11 +22,12 @@ from polybench.engines.shared.keras_layers import Network
 from polybench.engines.shared.keras_layout import flattened_shapes, from_keras, tables
 from polybench.errors import BadInput, PolybenchError
 from polybench.importer.errors import describe
-from polybench.importer.graph import Names, Node, Slot, Source, Translation, build, expect_square
+from polybench.importer.graph import Names, Node, Slot, Source, Translation, build, expect_square, pad, split_padding
 from polybench.importer.keras_arguments import check_arguments, check_call, check_losses, check_methods, show
 from polybench.networks import layers as spec
 from polybench.networks.layers import Shape
 from polybench.networks.model import Model
+from polybench.networks.padding import NO_PADDING, Sides, same_in_tensorflow
 
 _ACTIVATIONS: dict[Any, tuple[spec.Layer, ...]] = {
     activations.linear: (),
@@ -111,8 +112,6 @@ class _Reader:
         self.notes: dict[str, None] = {}
         self.softmax: Source | None = None
         self.probabilities: Node | None = None
-        self.padding: dict[Node, int] = {}
-        """Zeros on each side that the next convolution adds."""
         self.inputs = list(model.inputs)
         """The symbolic inputs of the model, and of the models in it."""
         self._made: dict[int, Node] = {id(model.inputs[0]): self.start}
@@ -176,8 +175,6 @@ class _Reader:
 
     def layer(self, record: spec.Layer, x: Node, keras_layer: Any = None) -> Node:
         """Add a layer after `x`; one with tensors gets a name, and is found under it."""
-        if x in self.padding:
-            raise self.source.error("ZeroPadding2D is only supported right before a convolution")
         if isinstance(record, spec.Named):
             self.layers[record.name] = keras_layer
         try:
@@ -219,39 +216,19 @@ def _conv(reader: _Reader, layer: Any, x: Node) -> Node:
         raise source.error(f"dilation_rate={layer.dilation_rate}: expected 1")
     kernel = expect_square(source, "kernel_size", layer.kernel_size)
     stride = expect_square(source, "strides", layer.strides)
-    zeros = reader.padding.get(x, 0)
-    x = x.inputs[0] if x in reader.padding else x
-    if layer.padding == "same":
-        zeros += _same_padding(source, x.shape, kernel, stride)
+    own = same_in_tensorflow(x.shape, kernel, stride) if layer.padding == "same" else NO_PADDING
+    x, before = split_padding(x, 0)
+    pads = own.plus(before).padding
     if isinstance(layer, kl.DepthwiseConv2D):
         outputs, groups = x.shape[0] * layer.depth_multiplier, x.shape[0]
     else:
         outputs, groups = layer.filters, layer.groups
-    record = spec.Conv(reader.name(), x.shape[0], outputs, kernel, stride, zeros, layer.use_bias, groups)
+    record = spec.Conv(reader.name(), x.shape[0], outputs, kernel, stride, pads, layer.use_bias, groups)
     return reader.activate(reader.layer(record, x, layer), layer.activation)
 
 
-def _same_padding(source: Source, shape: Shape, kernel: int, stride: int) -> int:
-    """Return the zeros on each side; BadInput if TensorFlow's "same" adds more at the end than at the start."""
-    totals = {max((-(-size // stride) - 1) * stride + kernel - size, 0) for size in shape[1:]}
-    total = totals.pop()
-    if totals or total % 2:
-        raise source.error(
-            f'padding "same" of {shape[1]} x {shape[2]} with kernel {kernel} and stride {stride} adds more zeros at the'
-            " end than at the start: use ZeroPadding2D with equal sides, or images of another size"
-        )
-    return total // 2
-
-
 def _zero_padding(reader: _Reader, layer: Any, x: Node) -> Node:
-    sides = {side for axis in layer.padding for side in axis}
-    if len(sides) != 1 or x in reader.padding:
-        raise reader.source.error(f"padding {layer.padding}: expected the same on all sides")
-    node = Node(
-        None, (x,), x.shape, reader.source, problem="ZeroPadding2D is only supported right before a convolution"
-    )
-    reader.padding[node] = sides.pop()
-    return node
+    return pad(x, Sides(*layer.padding[0], *layer.padding[1]), 0, reader.source)
 
 
 def _dense(reader: _Reader, layer: Any, x: Node) -> Node:
@@ -309,9 +286,14 @@ def _pool(kind: Any) -> Callable[..., Node]:
         source = reader.source
         size = expect_square(source, "pool_size", layer.pool_size)
         stride = expect_square(source, "strides", layer.strides)
-        if layer.padding == "same" and any((length - size) % stride for length in x.shape[1:]):
-            raise source.error('padding "same": expected "valid"')
-        return reader.layer(kind(size, stride), x)
+        own = same_in_tensorflow(x.shape, size, stride) if layer.padding == "same" else NO_PADDING
+        x, before = split_padding(x, -math.inf if kind is spec.MaxPool else 0)
+        pads = own.plus(before).padding
+        if kind is spec.MaxPool:
+            return reader.layer(spec.MaxPool(size, stride, pads), x)
+        if any(own) and any(before):
+            raise source.error('padding "same" after ZeroPadding2D: expected one of them')
+        return reader.layer(spec.AveragePool(size, stride, pads, any(before)), x)
 
     return add
 

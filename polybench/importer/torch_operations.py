@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from polybench.importer.graph import Node, Slot, expect_square, tied_owner
+from polybench.importer.graph import Node, Slot, expect_square, split_padding, tied_owner
+from polybench.importer.graph import pad as add_padding
 from polybench.importer.torch_graph import ANY, BATCH, Heads, Operation, Reader, Value, is_value, positions, whole
 from polybench.networks import layers as spec
+from polybench.networks.padding import NO_PADDING, Sides, same_in_tensorflow
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 
 
@@ -32,15 +34,32 @@ def _elementwise(record: spec.Layer) -> Callable[..., Value]:
 def _conv(
     reader: Reader, x: Value, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, groups: int = 1
 ) -> Value:
-    node, slot = reader.settle(x), reader.slot(weight)
+    settled, slot = reader.settle(x), reader.slot(weight)
     assert slot is not None
     outputs, inputs, *kernel = slot.indices.shape
-    pad: Any = padding if isinstance(padding, str) else expect_square(reader.source, "padding", padding)
     size = expect_square(reader.source, "kernel", kernel)
     step = expect_square(reader.source, "stride", stride)
+    image, before = split_padding(settled, 0)
+    own = same_in_tensorflow(settled.shape, size, step) if padding == "same" else _sides(padding)
+    pads = own.plus(before).padding
     slots = {"weight": slot, "bias": reader.slot(bias)}
-    make = lambda name: spec.Conv(name, inputs * groups, outputs, size, step, pad, bias is not None, groups)  # noqa: E731
-    return whole(reader.layer(make, node, **slots))
+    make = lambda name: spec.Conv(name, inputs * groups, outputs, size, step, pads, bias is not None, groups)  # noqa: E731
+    return whole(reader.layer(make, image, **slots))
+
+
+def _sides(padding: Any) -> Sides:
+    """Return the sides of PyTorch's padding: a number, one number for each axis, or "valid"."""
+    if isinstance(padding, str):
+        return NO_PADDING
+    height, width = [padding] * 2 if isinstance(padding, int) else [*padding, *padding][:2]
+    return Sides(height, height, width, width)
+
+
+def _pad(reader: Reader, x: Value, pad: Sequence[int], value: float | None = None) -> Value:
+    if len(pad) > 4:
+        raise reader.error(f"pads {len(pad) // 2} axes: expected height and width")
+    left, right, top, bottom = [*pad, 0, 0][:4]
+    return whole(add_padding(reader.settle(x), Sides(top, bottom, left, right), value or 0.0, reader.source))
 
 
 def _linear(reader: Reader, x: Value, weight: Any, bias: Any = None) -> Value:
@@ -206,18 +225,32 @@ def _gelu(reader: Reader, x: Value, approximate: str = "none") -> Value:
 
 def _pool(kind: Any) -> Callable[..., Value]:
     def add(
-        reader: Reader, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False
-    ) -> Value:
-        node, source = reader.settle(x), reader.source
-        window, pad = expect_square(source, "kernel", kernel_size), expect_square(source, "padding", padding)
-        if pad:
-            raise reader.error(f"padding {pad}: expected pooling without padding")
-        step = expect_square(source, "stride", stride) if stride else window
-        if ceil_mode and any((length - window) % step for length in node.shape[1:]):
-            raise reader.error("ceil_mode keeps windows beyond the border: expected ceil_mode=False")
-        return whole(reader.layer(lambda _: kind(window, step), node))
+        reader: Reader, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Value:  # fmt: skip
+        settled, own = reader.settle(x), _sides(padding)
+        window = expect_square(reader.source, "kernel", kernel_size)
+        step = expect_square(reader.source, "stride", stride) if stride else window
+        image, before = split_padding(settled, -math.inf if kind is spec.MaxPool else 0)
+        beyond = _beyond(settled.shape, own, window, step) if ceil_mode else NO_PADDING
+        pads = own.plus(before).plus(beyond).padding
+        if kind is spec.MaxPool:
+            return whole(reader.layer(lambda _: spec.MaxPool(window, step, pads), image))
+        counted, others = (before.plus(own), beyond) if count_include_pad else (before, own.plus(beyond))
+        if any(counted) and any(others):
+            raise reader.error("counts some of its padding: expected all of it, or none")
+        return whole(reader.layer(lambda _: spec.AveragePool(window, step, pads, not any(others)), image))
 
     return add
+
+
+def _beyond(shape: spec.Shape, own: Sides, window: int, step: int) -> Sides:
+    """Return what the last windows of `ceil_mode` have beyond image and padding; none starts there."""
+    height, width = (
+        rest if (rest := -(length + sum(pads) - window) % step) < window - pads[1] else 0
+        for length, pads in zip(shape[1:], own.axes, strict=True)
+    )
+    return Sides(0, height, 0, width)
 
 
 def _adaptive_average_pool(reader: Reader, x: Value, output_size: Any) -> Value:
@@ -371,7 +404,9 @@ OPERATIONS: dict[str, Operation] = {
     "gelu": Operation(_gelu),
     "silu": Operation(_elementwise(spec.SiLU())),
     "max_pool2d": Operation(_pool(spec.MaxPool)),
-    "avg_pool2d": Operation(_pool(spec.AveragePool), {"count_include_pad": ANY}),  # there is no padding
+    "avg_pool2d": Operation(_pool(spec.AveragePool)),
+    "pad": Operation(_pad),
+    "constant_pad_nd": Operation(_pad),
     "adaptive_avg_pool2d": Operation(_adaptive_average_pool),
     "mean": Operation(_mean),
     "add": Operation(_add),

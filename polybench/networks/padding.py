@@ -42,6 +42,10 @@ class Sides(NamedTuple):
         """The pixels on both sides of height and width; None if two opposite sides differ."""
         return (self.top, self.left) if self.top == self.bottom and self.left == self.right else None
 
+    def plus(self, other: Sides) -> Sides:
+        """Return the sides of both paddings, one around the other."""
+        return Sides(*(one + two for one, two in zip(self, other, strict=True)))
+
     @property
     def padding(self) -> Padding:
         """The shortest padding of a layer record with these sides."""

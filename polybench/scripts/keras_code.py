@@ -133,6 +133,7 @@ def _is_depthwise(layer: spec.Conv) -> bool:
 
 def _sequence(sequence: Sequence[spec.Layer], shape: spec.Shape, x: str, depth: int, owners: Set[str]) -> Iterator[str]:
     """Yield the lines of layers that change the variable `x`; `owners` are layers whose weights others use."""
+    previous: spec.Layer | None = None
     for layer in sequence:
         if isinstance(layer, spec.Residual):
             shortcut = f"shortcut{depth or ''}"
@@ -141,17 +142,23 @@ def _sequence(sequence: Sequence[spec.Layer], shape: spec.Shape, x: str, depth: 
             yield from _sequence(layer.shortcut, shape, shortcut, depth + 1, owners)
             yield f"{x} = layers.add([{x}, {shortcut}])"
         else:
+            yield from _padding(layer, shape, x, previous)
             yield from _call(layer, shape, x, owners)
-        shape = layer.output_shape(shape)
+        shape, previous = layer.output_shape(shape), layer
+
+
+def _padding(layer: spec.Layer, shape: spec.Shape, x: str, previous: spec.Layer | None) -> Iterator[str]:
+    """Yield the line that pads before a layer if its own padding is another one."""
+    if not isinstance(layer, spec.Conv | spec.MaxPool | spec.AveragePool) or keras_padding(layer, shape) is not None:
+        return
+    if isinstance(layer, spec.MaxPool) and not isinstance(previous, spec.ReLU | spec.ReLU6):
+        yield f'{x} = keras.ops.pad({x}, {_every_axis(layer.pads)}, constant_values=-float("inf"))'
+    else:  # after a ReLU, zeros are no larger than any pixel
+        yield f"{x} = layers.ZeroPadding2D({layer.pads.padding})({x})"
 
 
 def _call(layer: spec.Layer, shape: spec.Shape, x: str, owners: Set[str]) -> Iterator[str]:
     """Yield the lines of a layer that is not a block, for an input of `shape`."""
-    needs_padding = isinstance(layer, spec.Conv | spec.MaxPool | spec.AveragePool) and not keras_padding(layer, shape)
-    if isinstance(layer, spec.MaxPool) and needs_padding:
-        yield f'{x} = keras.ops.pad({x}, {_every_axis(layer.pads)}, constant_values=-float("inf"))'
-    elif isinstance(layer, spec.Conv | spec.AveragePool) and needs_padding:
-        yield f"{x} = layers.ZeroPadding2D({layer.pads.padding})({x})"
     if isinstance(layer, spec.FirstPosition):
         yield f"{x} = {x}[:, 0]"
     elif isinstance(layer, spec.GELU):
@@ -166,7 +173,7 @@ def _call(layer: spec.Layer, shape: spec.Shape, x: str, owners: Set[str]) -> Ite
         yield f"{x} = {_made(layer, shape)}({x})"
     if isinstance(layer, spec.Patches):
         yield f"{x} = layers.Reshape((-1, {layer.outputs}))({x})"
-    if isinstance(layer, spec.AveragePool) and needs_padding and not layer.count_padding:
+    if isinstance(layer, spec.AveragePool) and not layer.count_padding and keras_padding(layer, shape) is None:
         pixels = f'np.pad(np.ones({(1, *shape[1:], 1)}, "float32"), {_every_axis(layer.pads)})'
         yield f"{x} = {x} / keras.ops.average_pool({pixels}, {layer.size}, {layer.stride})  # without the padding"
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import numpy as np
 import pytest
 
 import polybench
 from polybench import scripts
+from polybench.engines.reference import network as reference
 from polybench.errors import BadInput
 from polybench.networks import find_model
+from polybench.networks.layers import AveragePool, Conv, MaxPool
 from polybench.planning.study_file import read_network
 from tests.commands import printed_json, refused
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
+
+from polybench.importer.keras_graph import translate
+from polybench.importer.proof import canonical_weights
 
 
 def program(folder: Path, body: str) -> Path:
@@ -45,7 +51,7 @@ def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path
 
 
 _FUNCTIONAL = """
-image = keras.Input((17, 17, 3))
+image = keras.Input((18, 18, 3))
 x = layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False)(image)
 x = layers.ReLU(max_value=6)(layers.BatchNormalization(momentum=0.99, epsilon=1e-3)(x))
 y = layers.DepthwiseConv2D(3, padding="same")(layers.GroupNormalization(2)(x))
@@ -101,7 +107,6 @@ model = keras.Sequential([
     ("body", "message"),
     [
         (sequential("layers.LeakyReLU(name='leaky')"), "layer leaky: LeakyReLU: no layer computes this"),
-        (sequential("layers.Conv2D(4, 3, 2, 'same', name='c')"), 'layer c: Conv2D: padding "same" of 14 x 14'),
         (
             sequential("layers.Conv2D(4, 3, activation='tanh', name='c')"),
             "layer c: Conv2D: activation=keras.src.activations.activations.tanh",
@@ -139,6 +144,59 @@ def test_a_refused_model_writes_nothing(tmp_path: Path) -> None:
     message = refused("import", f"{file}:model", "-o", net)
     assert message == "layer c: Conv2D: kernel_regularizer=L2(l2=0.01): expected None"
     assert not list(tmp_path.glob("*net*"))
+
+
+_END = ((0, 1), (0, 1))
+_CORNER = ("ZeroPadding2D", ((0, 1), (2, 0)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "size", "padding"),
+    [
+        ([("Conv2D", 8, 3, 2, "same")], (32, 32), [_END]),
+        ([("Conv2D", 8, 3, 2, "same")], (32, 33), [((0, 1), (1, 1))]),
+        ([("Conv2D", 8, 3, 2, "same")], (33, 33), [1]),
+        ([("DepthwiseConv2D", 4, 1, "same")], (9, 9), [((1, 2), (1, 2))]),
+        ([_CORNER, ("Conv2D", 8, 3, 2, "same")], (32, 32), [((1, 2), (2, 1))]),
+        ([("ZeroPadding2D", 1), _CORNER, ("Conv2D", 8, 3)], (9, 9), [((1, 2), (3, 1))]),
+        ([("MaxPooling2D", 3, 2, "same"), ("AveragePooling2D", 3, 2, "same")], (32, 32), [_END, _END]),
+        ([("ReLU",), ("ZeroPadding2D", 1), ("MaxPooling2D", 3, 2)], (9, 9), [1]),
+        ([_CORNER, ("AveragePooling2D", 3)], (9, 9), [((0, 1), (2, 0))]),
+    ],
+)
+def test_padding_is_that_of_keras(parts: list[Any], size: tuple[int, int], padding: list[Any]) -> None:
+    model = with_parts(parts, size)
+    translation, _ = translate(model)
+    padded = [layer for layer in translation.model.layers[1:] if isinstance(layer, Conv | MaxPool | AveragePool)]
+    assert [layer.padding for layer in padded] == padding
+    x = np.random.default_rng(0).normal(size=(2, *size, 3))
+    weights = canonical_weights(translation, {one.path: np.asarray(one, "f8") for one in model.variables})
+    expected = reference.logits(translation.model, weights, x.transpose(0, 3, 1, 2))
+    np.testing.assert_allclose(np.asarray(model(x.astype("f4"))), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([_CORNER, ("MaxPooling2D", 3, 2)], "pads with 0: expected -inf or, after a ReLU, 0 before"),
+        ([_CORNER, ("AveragePooling2D", 3, 2, "same")], 'padding "same" after ZeroPadding2D: expected one of'),
+        ([_CORNER, ("ReLU",)], "padding is only supported right before a convolution or pool"),
+        ([("ReLU",), _CORNER, ("MaxPooling2D", 2)], "MaxPooling2D: .*padding .* has windows without pixels"),
+    ],
+)
+def test_padding_without_a_record_is_refused(parts: list[Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        translate(with_parts(parts, (9, 9)))
+
+
+def with_parts(parts: list[Any], size: tuple[int, int]) -> Any:
+    """Make a model with these layers between a convolution and the head."""
+    import keras
+    from keras import layers
+
+    made = [getattr(layers, kind)(*arguments) for kind, *arguments in parts]
+    head = [layers.GlobalAveragePooling2D(), layers.Dense(5)]
+    return keras.Sequential([keras.Input((*size, 3)), layers.Conv2D(4, 1), *made, *head])
 
 
 def test_a_live_model_is_a_network_and_is_not_changed() -> None:

@@ -164,7 +164,7 @@ class Net(nn.Module):
         ("x = x.detach()", "pass", "model.py:15: detach: no layer"),
         ("x = x.flip(1)", "pass", "model.py:15: flip: no layer"),
         ("x = x.transpose(2, 3) + x", "pass", "model.py:15: add: the program reorders"),
-        ("x = F.max_pool2d(x, 3, 2, padding=1)", "pass", "model.py:15: max_pool2d: padding 1"),
+        ("x = F.pad(x, (0, 1)) + 1", "pass", "model.py:15: add: "),
         ("x = torch.cat([x[:, :2], F.relu(x)[:, 2:]], 1)", "pass", "model.py:15: cat: "),
         ("return self.dense(F.softmax(x.mean([2, 3]), 1))", "pass", "model.py:15: softmax: a softmax before the end"),
         ("x = x if x.sum() > 0 else -x", "pass", "model.py:15: torch.export: control flow"),

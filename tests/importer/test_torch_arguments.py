@@ -107,6 +107,10 @@ def images(function: Callable[[Any], Any]) -> Images:
     return Images(Call(function))
 
 
+def padded(value: float, part: Any) -> Images:
+    return Images(nn.Sequential(nn.ConstantPad2d((0, 1, 0, 1), value), part))
+
+
 def ending(function: Callable[[Any], Any]) -> Images:
     return Images(nn.Identity(), Call(function))
 
@@ -158,7 +162,24 @@ def step_difference(module: Any, translation: Translation) -> float:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "conv dilation": (lambda: Images(nn.Conv2d(8, 8, 3, dilation=2)), "conv2d: dilation=[2, 2]: expected"),
-    "conv padding_mode": (lambda: Images(nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")), "pad: "),
+    "conv padding_mode": (
+        lambda: Images(nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")),
+        "pad: mode=circular: expected the default, constant",
+    ),
+    "pad reflect": (lambda: Images(nn.ReflectionPad2d(1)), "pad: mode=reflect: expected the default, constant"),
+    "pad of ones": (lambda: padded(1.0, nn.Conv2d(8, 8, 3)), "pad: pads with 1: expected 0 before the next layer"),
+    "pad of zeros before a maximum": (
+        lambda: padded(0.0, nn.MaxPool2d(2)),
+        "pad: pads with 0: expected -inf or, after a ReLU, 0 before the next layer",
+    ),
+    "pad of -inf before an average": (lambda: padded(-math.inf, nn.AvgPool2d(2)), "pad: pads with -inf: expected 0"),
+    "pad less than nothing": (lambda: images(lambda x: F.pad(x, (0, -1))), "expected an image, and 0 or more pixels"),
+    "pad channels": (
+        lambda: images(lambda x: F.pad(x, (0, 0, 0, 0, 0, 1))[:, :8]),
+        "pad: pads 3 axes: expected height",
+    ),
+    "pad at the end": (lambda: Images(nn.ZeroPad2d(1)), "pad: padding is only supported right before a convolution or"),
+    "pad of windows": (lambda: padded(-math.inf, nn.MaxPool2d(1)), "has windows without pixels: expected less than 1"),
     "batch norm affine": (lambda: Images(nn.BatchNorm2d(8, affine=False)), "batch_norm: affine=False"),
     "batch norm track_running_stats": (
         lambda: Images(nn.BatchNorm2d(8, track_running_stats=False)),
@@ -175,8 +196,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "elementwise_affine=False",
     ),
     "max pool dilation": (lambda: Images(nn.MaxPool2d(2, dilation=2)), "max_pool2d: dilation=[2, 2]: expected"),
-    "max pool padding": (lambda: Images(nn.MaxPool2d(2, padding=1)), "max_pool2d: padding 1"),
-    "max pool ceil_mode": (lambda: Images(nn.MaxPool2d(3, ceil_mode=True)), "max_pool2d: ceil_mode"),
     "max pool return_indices": (
         lambda: images(lambda x: F.max_pool2d(x, 2, return_indices=True)[0]),
         "max_pool2d_with_indices: no layer",
@@ -185,7 +204,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: images(lambda x: F.avg_pool2d(x, 2, divisor_override=7)),
         "avg_pool2d: divisor_override=7: expected the default, None",
     ),
-    "average pool padding": (lambda: Images(nn.AvgPool2d(2, padding=1)), "avg_pool2d: padding 1"),
+    "average pool ceil_mode": (
+        lambda: Images(nn.AvgPool2d(4, padding=1, ceil_mode=True)),
+        "avg_pool2d: counts some of its padding: expected all of it, or none",
+    ),
     "adaptive pool output_size": (lambda: Images(nn.AdaptiveAvgPool2d((2, 4))), "adaptive_avg_pool2d: output (2, 4)"),
     "hardtanh min_val": (lambda: Images(nn.Hardtanh(-1, 6)), "hardtanh: min_val=-1: expected 0"),
     "hardtanh max_val": (lambda: Images(nn.Hardtanh(0, 5)), "hardtanh: max_val=5: expected 6"),
@@ -231,6 +253,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 ACCEPTED: dict[str, Callable[[], Any]] = {
     "conv groups": lambda: Images(nn.Conv2d(8, 8, 3, groups=2)),
     "conv stride": lambda: Images(nn.Conv2d(8, 8, 3, stride=2, padding=1)),
+    "conv padding of two axes": lambda: Images(nn.Conv2d(8, 8, 3, padding=(2, 0))),
+    "conv padding same, even": lambda: Images(nn.Conv2d(8, 8, 4, padding="same")),
+    "conv padding on the other side": lambda: Images(nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(8, 8, 3, 2))),
+    "conv padding twice": lambda: padded(0.0, nn.Sequential(nn.ZeroPad2d((0, 2, 1, 0)), nn.Conv2d(8, 8, 3, padding=1))),
     "conv padding same": lambda: Images(nn.Conv2d(8, 8, 3, padding="same")),
     "conv bias": lambda: Images(nn.Conv2d(8, 8, 3, bias=False)),
     "batch norm eps": lambda: Images(nn.BatchNorm2d(8, eps=0.1)),
@@ -239,8 +265,21 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "layer norm eps": lambda: text(nn.LayerNorm(8, eps=0.1)),
     "layer norm bias": lambda: text(nn.LayerNorm(8, bias=False)),
     "max pool stride": lambda: Images(nn.MaxPool2d(3, stride=1)),
-    "max pool ceil_mode": lambda: Images(nn.MaxPool2d(2, ceil_mode=True)),
-    "average pool count_include_pad": lambda: Images(nn.AvgPool2d(2, count_include_pad=False)),
+    "max pool padding": lambda: Images(nn.MaxPool2d(3, 2, padding=1)),
+    "max pool padding of a side": lambda: padded(-math.inf, nn.MaxPool2d(2, 1)),
+    "max pool padding of zeros": lambda: Images(
+        nn.Sequential(nn.ReLU(), nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(3, 2))
+    ),
+    "max pool ceil_mode": lambda: Images(nn.MaxPool2d(3, ceil_mode=True)),
+    "max pool ceil_mode and padding": lambda: Images(nn.MaxPool2d(4, 4, 1, ceil_mode=True)),
+    "max pool ceil_mode beyond the padding": lambda: Images(nn.MaxPool2d(3, 3, 1, ceil_mode=True)),
+    "average pool padding": lambda: Images(nn.AvgPool2d(2, padding=1)),
+    "average pool padding of a side": lambda: padded(0.0, nn.AvgPool2d(3, 2, padding=(1, 0))),
+    "average pool count_include_pad": lambda: Images(nn.AvgPool2d(3, 1, 1, count_include_pad=False)),
+    "average pool ceil_mode": lambda: Images(nn.AvgPool2d(3, 2, ceil_mode=True)),
+    "average pool ceil_mode and padding": lambda: Images(
+        nn.AvgPool2d(4, 4, 1, ceil_mode=True, count_include_pad=False)
+    ),
     "relu inplace": lambda: Images(nn.ReLU(inplace=True)),
     "hardtanh limits": lambda: Images(nn.Hardtanh(0.0, 6.0)),
     "gelu approximate": lambda: Images(nn.GELU(approximate="tanh")),

@@ -16,6 +16,8 @@ from polybench.engines.reference.network import loss_and_gradients
 from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import AveragePool, Conv, MaxPool, ReLU
+from polybench.networks.network_file import network_toml
 from polybench.planning.study_file import read_network
 from polybench.scripts.network_code import export, write_code
 from tests.commands import printed, printed_json, refused
@@ -23,7 +25,14 @@ from tests.configured_julia import configured_julia
 from tests.example_networks import PADDED
 
 MY_NET = str(Path(__file__).parents[2] / "examples" / "my_net.toml")
-INPUTS = {"lenet": "3x32x32", "imdb-bilstm": "100", "vit-cifar": "3x32x32", "char-gpt": "64", "mobile-cifar": "3x32x32"}
+INPUTS = {
+    "lenet": "3x32x32",
+    "imdb-bilstm": "100",
+    "vit-cifar": "3x32x32",
+    "char-gpt": "64",
+    "mobile-cifar": "3x32x32",
+    "padded": "3x16x16",
+}
 
 
 def imported(file: Path, network: str, name: str) -> Path:
@@ -39,6 +48,35 @@ def weights_of(net: Path) -> list[bytes]:
     """Return the bytes of each tensor, in the order of the network."""
     with np.load(net.with_suffix(".npz")) as arrays:
         return [arrays[name].tobytes() for name in arrays]
+
+
+_SIDES = msgspec.structs.replace(
+    PADDED,
+    layers=(
+        Conv("strided", 3, 4, 3, 2, ((0, 1), (0, 1))),
+        ReLU(),
+        MaxPool(3, 2, 1),
+        Conv("even", 4, 4, 2, 1, ((1, 0), (0, 1))),
+        AveragePool(3, 1, 1, count_padding=False),
+        AveragePool(2, 1, ((1, 0), (0, 1))),
+        *PADDED.layers[-2:],
+    ),
+    input_shape=(3, 16, 16),
+)
+
+
+@pytest.mark.slow
+def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("tensorflow")
+    source = tmp_path / "net.toml"
+    source.write_text(network_toml(_SIDES), "utf-8")
+    padding = [getattr(layer, "padding", None) for layer in _SIDES.layers]
+    for number, framework in enumerate(("torch", "keras", "torch")):
+        file = tmp_path / f"{framework}{number}.py"
+        printed("export", source, "--framework", framework, "-o", file)
+        source = imported(file, "padded", f"net{number}")
+        assert [getattr(layer, "padding", None) for layer in read_network(str(source)).layers] == padding
 
 
 @pytest.mark.parametrize(
