@@ -252,13 +252,18 @@ def _make_synthetic(seed: int, scratch: Path, split: Split, inputs: _Inputs) -> 
     dtype = np.uint8 if vocabulary is None else np.int32
 
     def chunks() -> Iterator[Chunk]:
-        if label_shape:
-            return synthetic.text_chunks(count, seed, split, shape[0], vocabulary or 0, classes)
-        if vocabulary is not None:
-            return synthetic.token_chunks(count, seed, split, shape[0], vocabulary, classes)
-        if len(shape) == 2:
-            return synthetic.character_chunks(count, seed, split, shape, classes)
-        return synthetic.image_chunks(count, seed, split, shape, classes)
+        match shape, label_shape:
+            case (length,), (positions,) if vocabulary == classes and positions == length:
+                return synthetic.text_chunks(count, seed, split, length, classes)
+            case (_, features), () if features == classes:
+                return synthetic.character_chunks(count, seed, split, shape)
+            case (length,), _:
+                made = synthetic.token_chunks(count, seed, split, length, vocabulary or 0, classes)
+            case (_, _), _:
+                made = synthetic.feature_chunks(count, seed, split, shape, classes)
+            case _:
+                made = synthetic.image_chunks(count, seed, split, shape, classes)
+        return synthetic.with_labels_of_positions(made, *label_shape) if label_shape else made
 
     def build_dataset() -> str:
         return _collect("synthetic", source, chunks(), file, shape, dtype=dtype, label_shape=label_shape).sha256

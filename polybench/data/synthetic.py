@@ -1,4 +1,5 @@
-"""Synthetic data that need no download: images with CIFAR-10's statistics, tokens like words, and characters.
+"""Synthetic data that need no download, for every network: images with CIFAR-10's statistics, tokens like words,
+characters, and features.
 
 An image is a smooth field, like a photograph. Each channel has a grid of 4 x 4 random values plus a grid of
 its class, interpolated to 32 x 32. Fine noise from a pool that all images share is added. For other input
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,14 +173,10 @@ def token_chunks(
         yield Chunk(first, tokens.astype(np.int32), labels.astype(np.uint8))
 
 
-def character_chunks(sequences: int, seed: int, split: Split, shape: Shape, classes: int) -> Iterator[Chunk]:
+def character_chunks(sequences: int, seed: int, split: Split, shape: Shape) -> Iterator[Chunk]:
     """Yield sequences (n, time, characters) of uint8, one-hot with 255; the label is the next character."""
     time, characters = shape
-    if characters != classes or classes > 256:
-        raise BadInput(
-            f"no synthetic sequences of shape {shape} in {classes} classes: "
-            "expected as many classes as characters, at most 256"
-        )
+    _check_classes(characters)
     one_hot = 255 * np.eye(characters, dtype=np.uint8)
     batch_size = max(1, _VALUES_PER_CHUNK // (time * characters))
     for first, text in _texts(sequences, seed, split, time, characters):
@@ -188,13 +185,41 @@ def character_chunks(sequences: int, seed: int, split: Split, shape: Shape, clas
             yield Chunk(first + start, one_hot[batch[:, :-1]], batch[:, -1].astype(np.uint8))
 
 
-def text_chunks(sequences: int, seed: int, split: Split, length: int, characters: int, classes: int) -> Iterator[Chunk]:
-    """Yield sequences (n, length) of int32 characters; the label of each position is the next character."""
-    if characters != classes or classes > 256:
-        raise BadInput(
-            f"no synthetic sequences of {characters} tokens with {classes} classes at each position: "
-            "expected as many classes as tokens, at most 256"
+def feature_chunks(sequences: int, seed: int, split: Split, shape: Shape, classes: int) -> Iterator[Chunk]:
+    """Yield sequences (n, time, features) of uint8; sequence i has label i mod `classes`.
+
+    A value is three quarters noise and one quarter the value of its class for this feature.
+    """
+    _check_classes(classes)
+    time, features = shape
+    constants = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(b"features")]))
+    of_classes = _random_bytes(constants, -(-classes * features // 8))[: classes * features]
+    of_classes = of_classes.reshape(classes, 1, features).astype(np.uint16)
+    bits = _bits(seed, split)
+    batch_size = max(1, _VALUES_PER_CHUNK // (time * features))
+    for first in range(0, sequences, batch_size):
+        labels = np.arange(first, min(first + batch_size, sequences)) % classes
+        values = len(labels) * time * features
+        noise = _random_bytes(bits, -(-values // 8))[:values].reshape(-1, time, features)
+        yield Chunk(
+            first, ((of_classes[labels] + 3 * noise.astype(np.uint16)) // 4).astype(np.uint8), labels.astype(np.uint8)
         )
+
+
+def with_labels_of_positions(chunks: Iterable[Chunk], positions: int) -> Iterator[Chunk]:
+    """Yield the chunks with the label of each input at each of its positions."""
+    for chunk in chunks:
+        yield chunk._replace(labels=np.repeat(chunk.labels[:, None], positions, axis=1))
+
+
+def _check_classes(classes: int) -> None:
+    if classes > 256:
+        raise BadInput(f"no synthetic sequences in {classes} classes: expected at most 256")
+
+
+def text_chunks(sequences: int, seed: int, split: Split, length: int, characters: int) -> Iterator[Chunk]:
+    """Yield sequences (n, length) of int32 characters; the label of each position is the next character."""
+    _check_classes(characters)
     for first, text in _texts(sequences, seed, split, length, characters):
         yield Chunk(first, text[:, :-1].astype(np.int32), text[:, 1:].astype(np.uint8))
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polybench.data.synthetic import image_count
 from polybench.errors import BadInput
 from polybench.networks.layers import Layer, Named, ReLU, ReLU6, Residual, Shape
 from polybench.networks.model import Model
@@ -28,6 +29,8 @@ from polybench.schema.imported import ImportedLayer
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _MAX_NAME = 60
 MAX_CLASSES = 256
+_BATCH_SIZE = 128
+"""Batch size in the network file, unless synthetic data has fewer inputs of this shape."""
 
 
 class Slot(NamedTuple):
@@ -166,13 +169,14 @@ def build(
         raise output.source.error(f"{output.shape[-1]} classes: expected 2 to {MAX_CLASSES} logits")
     if len(start.shape) == 3 and start.shape[0] not in (1, 3):
         raise BadInput(f"{name}: the input has {start.shape[0]} channels: expected images of 1 or 3")
+    image_count("test", start.shape)  # BadInput if a single input is too large for any data
     model = Model(
         name=name,
         summary="imported",
         input_shape=start.shape,
         classes=output.shape[-1],
         layers=layers,
-        batch_size=128,
+        batch_size=min(_BATCH_SIZE, image_count("train", start.shape)),
         optimizer=OPTIMIZERS["momentum"],
         parity_batch_size=1,
     )

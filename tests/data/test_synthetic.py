@@ -10,7 +10,7 @@ from polybench.data import open_dataset, synthetic
 from polybench.data.array_chunks import Chunk, dataset_sha256
 from polybench.data.batch_files import open_epoch, write_epoch
 from polybench.data.batches import epoch_order
-from polybench.data.synthetic import character_chunks, image_chunks, image_count, token_chunks
+from polybench.data.synthetic import character_chunks, feature_chunks, image_chunks, image_count, token_chunks
 from polybench.errors import BadInput
 
 
@@ -108,7 +108,7 @@ def tokens(split: str = "train", n: int = 2000, vocabulary: int = 1000, classes:
 
 
 def characters(split: str = "train", n: int = 600):  # type: ignore[no-untyped-def]
-    return joined(list(character_chunks(n, 0, split, (20, 13), 13)))
+    return joined(list(character_chunks(n, 0, split, (20, 13))))
 
 
 def test_sequences_have_their_golden_hash() -> None:
@@ -117,7 +117,7 @@ def test_sequences_have_their_golden_hash() -> None:
         assert digest.hexdigest()[:16] == golden
 
 
-TOKENS, CHARACTERS = "c6bd03342b48177a", "4ccfcc3c1aff222d"
+TOKENS, CHARACTERS, FEATURES = "c6bd03342b48177a", "4ccfcc3c1aff222d", "09bb0518c6ce48a7"
 
 
 def test_octaves_of_tokens_are_equally_likely_and_an_eighth_are_class_tokens() -> None:
@@ -160,11 +160,53 @@ def test_texts_have_the_next_character_as_the_label_of_each_position(
     inputs, labels = open_epoch(epoch)
     np.testing.assert_array_equal(inputs[:, :, 1:], labels[:, :, :-1])
     assert epoch.bytes == Path(epoch.images_path).stat().st_size + Path(epoch.labels_path).stat().st_size
-    with pytest.raises(BadInput, match="no synthetic sequences of 13 tokens with 12 classes at each position"):
-        open_dataset("synthetic", 0, tmp_path, image_shape=(20,), classes=12, vocabulary=13, label_shape=(20,))
 
 
-@pytest.mark.parametrize("generate", [tokens, characters])
+@pytest.mark.parametrize(
+    ("shape", "classes", "vocabulary", "label_shape"),
+    [
+        ((1, 113), 3, None, ()),
+        ((20, 14), 2, None, ()),
+        ((20, 14), 14, None, (20,)),
+        ((20, 14), 256, None, (20,)),
+        ((1, 3), 2, None, ()),
+        ((20,), 12, 13, (20,)),
+        ((20,), 13, 13, (21,)),
+        ((3, 16, 16), 5, None, (9,)),
+        ((1, 16, 16), 2, None, (9,)),
+    ],
+)
+def test_every_network_has_data(  # type: ignore[no-untyped-def]
+    shape, classes, vocabulary, label_shape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
+    data = open_dataset("synthetic", 0, tmp_path, "train", shape, classes, vocabulary, label_shape)
+    assert data.images.shape == (600, *shape)
+    assert data.images.dtype == (np.int32 if vocabulary else np.uint8)
+    assert data.labels.shape == (600, *label_shape)
+    assert set(np.unique(data.labels)) == set(range(classes))
+
+
+def features(split: str = "train", n: int = 600):  # type: ignore[no-untyped-def]
+    return joined(list(feature_chunks(n, 0, split, (7, 5), 3)))
+
+
+def test_features_differ_by_their_class_and_have_a_golden_hash() -> None:
+    found, labels = features()
+    assert found.shape == (600, 7, 5)
+    np.testing.assert_array_equal(labels, np.arange(600) % 3)
+    means = np.stack([found[labels == label].mean(axis=(0, 1)) for label in range(3)])
+    noise = found[labels == 0].std(axis=(0, 1))
+    np.testing.assert_allclose(noise, 0.75 * 256 / np.sqrt(12), rtol=0.05)
+    assert 5 < np.ptp(means, axis=0).max() < 64
+    assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == FEATURES
+
+
+def test_first_features_do_not_depend_on_the_number_of_sequences() -> None:
+    np.testing.assert_array_equal(features(n=40)[0], features()[0][:40])
+
+
+@pytest.mark.parametrize("generate", [tokens, characters, features])
 def test_splits_have_no_sequence_in_common(generate) -> None:  # type: ignore[no-untyped-def]
     train, test = ({row.tobytes() for row in generate(split)[0]} for split in ("train", "test"))
     assert not train & test
@@ -188,7 +230,8 @@ def test_batches_have_the_sequences_unchanged(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("shape", "classes", "vocabulary", "message"),
     [
-        ((20, 13), 12, None, "as many classes as characters"),
+        ((20, 13), 257, None, "no synthetic sequences in 257 classes: expected at most 256"),
+        ((20, 300), 300, None, "no synthetic sequences in 300 classes"),
         ((50,), 300, 1000, "at most 2,147,483,648 tokens and 256 classes"),
         ((50,), 2, 1 << 40, "2,147,483,648 tokens"),
     ],

@@ -225,6 +225,33 @@ def test_a_network_that_is_not_the_same_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*net*"))
 
 
+_SIZES = """
+class MLP(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(113, 20), nn.ReLU(), nn.Linear(20, 3))
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.dense = nn.LSTM(14, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.dense(self.lstm(x)[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "shape"), [("MLP", "1x113"), ("Tagger", "20x14")])
+def test_every_command_takes_an_imported_network(name: str, shape: str, tmp_path: Path) -> None:
+    net = tmp_path / "net.toml"
+    printed("import", f"{program(tmp_path, _SIZES)}:{name}", "--input", shape, "-o", net)
+    options = ("--model", net, "--engines", "torch", "--data", "synthetic")
+    assert "torch/cpu: identical" in printed("parity", *options)
+    for command in (("compare", "--no-save"), ("layers",), ("sweep", "--batch-size", "8,16")):
+        printed(*command, *options, "--quick")
+    printed("export", net, "--framework", "torch", "-o", tmp_path / "code.py")
+
+
 def test_a_file_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     file = program(tmp_path, "while True: pass")
     result = invoke("import", f"{file}:Net", "--input", "3x12x12", "-o", tmp_path / "net.toml", "--timeout", "5")
