@@ -415,24 +415,33 @@ function make_patches!(entry)
 end
 
 """
-A user's chain in float64 and in training, whose dropout has given masks. `names` are those of its arrays, each once.
+A user's chain in float64, whose dropout has given masks. Its layers have the modes that the user gave them: by default, they are in
+training in a gradient only. `names` are those of its arrays, each once; `optimizer` is the state of a training by `rule`.
 """
-struct UserProgram{M}
-    model::M
-    returns_probabilities::Bool
-    names::Vector{String}
+mutable struct UserProgram{M}
+    const model::M
+    const returns_probabilities::Bool
+    const names::Vector{String}
+    const rule::AbstractRule
+    optimizer::Any
 end
 
-function UserProgram(model, returns_probabilities::Bool)
+function UserProgram(model, returns_probabilities::Bool, optimizer::AbstractRule = rule("momentum"; learning_rate = 0.01))
     names = sort!(unique(values(variable_names(model))))
     is_replaced(layer) = layer isa Union{BatchNorm, Dropout, Flux.GroupNorm, Flux.LayerNorm} || Flux.Functors.isleaf(layer)
     replaced = Flux.fmap(for_float64, deepcopy(model); exclude = is_replaced)
-    return UserProgram(Flux.trainmode!(Flux.f64(replaced)), returns_probabilities, names)
+    return start_training!(UserProgram(Flux.f64(replaced), returns_probabilities, names, optimizer, nothing))
+end
+
+"Begin a training: the optimizer has a new state."
+function start_training!(program::UserProgram)
+    program.optimizer = Flux.setup(program.rule, program.model)
+    return program
 end
 
 "Return a layer whose numbers are those of its record. `Flux.f64` converts arrays only, and `mobile-cifar` magnifies the error of 1f-5."
 for_float64(layer) = layer
-for_float64(::Dropout) = FixedMaskDropout()
+for_float64(dropout::Dropout) = FixedMaskDropout(ones(1), dropout.active)
 for_float64(n::BatchNorm) = BatchNorm(
     n.λ, n.β, n.γ, n.μ, n.σ², as_written(n.ϵ), as_written(n.momentum), n.affine, n.track_stats, n.active, n.chs,
 )
@@ -452,7 +461,8 @@ variable_sizes(program::UserProgram) = map(length, variables(program))
 """
     user_program_step!(program, x, labels)
 
-Return the loss and the gradients of a batch, in the order of `names`; those of tied weights are summed. Labels count from 0.
+Take a training step. Return the loss before it and the gradients, in the order of `names`; those of tied weights are summed. Labels
+count from 0.
 """
 function user_program_step!(program::UserProgram, x, labels)
     function loss(model)
@@ -468,7 +478,9 @@ function user_program_step!(program::UserProgram, x, labels)
         owner = names[arrays[name]]
         sums[owner] = haskey(sums, owner) ? sums[owner] + gradient : gradient
     end
-    return value, [Array{Float64}(get(() -> zero(arrays[name]), sums, name)) for name in program.names]
+    found = [Array{Float64}(get(() -> zero(arrays[name]), sums, name)) for name in program.names]
+    Flux.update!(program.optimizer, program.model, gradients[1])
+    return value, found
 end
 
 """

@@ -177,17 +177,19 @@ end
 (layer::ImageMean)(x) = layer.pool(x) ./ ignore_derivatives(() -> layer.pool(fill!(similar(x, size(x, 1), size(x, 2), 1, 1), 1)))
 
 """
-Dropout with a mask that is set before each step, because the masks of different engines never agree.
+Dropout with a mask that is set before each step, because the masks of different engines never agree. As in Flux, `nothing` makes it
+active in a gradient only.
 """
 mutable struct FixedMaskDropout
     mask::AbstractArray
-    active::Bool
+    active::Union{Bool, Nothing}
 end
 
 FixedMaskDropout() = FixedMaskDropout(zeros(0), true)
 Flux.@layer FixedMaskDropout trainable = ()
 
-(dropout::FixedMaskDropout)(x) = dropout.active ? x .* dropout.mask : x
+is_active(dropout::FixedMaskDropout, x) = dropout.active === nothing ? NNlib.within_gradient(x) : dropout.active
+(dropout::FixedMaskDropout)(x) = is_active(dropout, x) ? x .* dropout.mask : x
 
 function Flux.testmode!(dropout::FixedMaskDropout, mode = true)
     dropout.active = mode !== true

@@ -7,8 +7,9 @@ module Python
 using ..PolyBench:
     ADAM_BETAS, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
     convert_layout, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
-    needs_conversion, records, resolve_path, step_operations, tensor_shapes, tensors, to_device, user_program_step!, variables,
-    with_fixed_masks
+    needs_conversion, records, resolve_path, rule, start_training!, step_operations, tensor_shapes, tensors, to_device,
+    user_program_step!, variables, with_fixed_masks
+using ..PolyBench: Random
 import ..PolyBench
 
 """
@@ -210,18 +211,29 @@ read_variables!(addresses::Tuple{Vararg{Int}}, program::UserProgram) =
     foreach((address, array) -> write_to(address, Array{Float64}(array)), addresses, variables(program))
 
 """
-    assign_variables!(program, addresses)
+    user_program(model, returns_probabilities, optimizer, learning_rate, momentum)
 
-Replace the arrays of a user's program.
+Return a user's chain in float64, which trains with the optimizer of this name.
 """
-assign_variables!(program::UserProgram, addresses::Tuple{Vararg{Int}}) =
+user_program(model, returns_probabilities::Bool, optimizer::String, learning_rate::Real, momentum::Real) =
+    UserProgram(model, returns_probabilities, rule(optimizer; learning_rate, momentum))
+
+"""
+    start_program!(program, addresses)
+
+Replace the arrays of a user's program, and begin a training.
+"""
+function start_program!(program::UserProgram, addresses::Tuple{Vararg{Int}})
     foreach((array, address) -> copyto!(array, wrap_array(Float64, address, size(array))), variables(program), addresses)
+    start_training!(program)
+    return nothing
+end
 
 """
     train_program!(addresses, program, x, shape, tokens, labels, label_shape, paths, masks, mask_shapes)
 
-Write the gradients of a batch to these addresses, and return the loss. Inputs are float64 or, with `tokens`, int32; shapes are in
-this order. `paths` lead to the dropout layers of the `masks`.
+Take a training step: write the gradients to these addresses, and return the loss before it. Inputs are float64 or, with `tokens`,
+int32; shapes are in this order. `paths` lead to the dropout layers of the `masks`.
 """
 function train_program!(
         addresses::Tuple{Vararg{Int}}, program::UserProgram, x::Int, shape::Tuple{Vararg{Int}}, tokens::Bool, labels::Int,
@@ -231,10 +243,30 @@ function train_program!(
         keys = Any[something(tryparse(Int, part), Symbol(part)) for part in split(String(path), '.')]
         resolve_path(program.model, keys).mask = copy(wrap_array(Float64, mask, reverse(mask_shape)))
     end
-    input = tokens ? wrap_array(Int32, x, reverse(shape)) .+ 1 : wrap_array(Float64, x, reverse(shape))
+    input = program_input(x, shape, tokens)
     loss, gradients = user_program_step!(program, input, wrap_array(Int64, labels, reverse(label_shape)))
     foreach(write_to, addresses, gradients)
     return loss
 end
+
+"""
+    evaluate_program!(address, program, x, shape, tokens, output_shape)
+
+Write the output of a batch outside of training, which has this shape in C order, to the address.
+"""
+function evaluate_program!(
+        address::Int, program::UserProgram, x::Int, shape::Tuple{Vararg{Int}}, tokens::Bool, output_shape::Tuple{Vararg{Int}},
+    )
+    y = program.model(program_input(x, shape, tokens))
+    size(y) == reverse(output_shape) || throw(ArgumentError("the output has size $(size(y)): expected $(reverse(output_shape))"))
+    return write_to(address, Array{Float64}(y))
+end
+
+"Return the batch of a user's program at this address."
+program_input(x::Int, shape::Tuple{Vararg{Int}}, tokens::Bool) =
+    tokens ? wrap_array(Int32, x, reverse(shape)) .+ 1 : wrap_array(Float64, x, reverse(shape))
+
+"Return the state of Julia's random generator as text."
+generator_state() = repr(copy(Random.default_rng()))
 
 end

@@ -129,7 +129,7 @@ with_activation(attention) = MultiHeadAttention(
         program = PolyBench.UserProgram(model, false)
         x, labels = rand(4, 5), [0, 1, 2, 0, 1]
         loss, gradients = PolyBench.user_program_step!(program, x, labels)
-        copied = Flux.trainmode!(Flux.f64(deepcopy(model)))
+        copied = Flux.f64(deepcopy(model))
         y = Flux.onehotbatch(labels, 0:2)
         expected, (gradient,) = Flux.withgradient(m -> Flux.logitcrossentropy(m(x), y), copied)
         @test loss ≈ expected rtol = 1.0e-8  # the epsilon of batch norm is a Float32 in Flux
@@ -137,6 +137,18 @@ with_activation(attention) = MultiHeadAttention(
         @test named["layers.1.weight"] ≈ gradient.layers[1].weight + gradient.layers[2].weight rtol = 1.0e-6
         @test named["layers.4.bias"] ≈ gradient.layers[4].bias rtol = 1.0e-6
         @test "layers.2.weight" ∉ program.names
+        Flux.update!(Flux.setup(Flux.Momentum(0.01, 0.9), copied), copied, gradient)
+        @test program.model[4].weight ≈ copied[4].weight rtol = 1.0e-8
+        @test program.model(x) ≈ copied(x) rtol = 1.0e-6  # evaluates with the running statistics of the step
         @test dense.weight isa Matrix{Float32}
+    end
+
+    @testset "a program keeps the modes of its layers" begin
+        x = rand(4, 5)
+        usual, always = (PolyBench.UserProgram(Chain(Dropout(0.5; active), Dense(4 => 3)), false) for active in (nothing, true))
+        foreach(program -> program.model[1].mask = zeros(4, 5), (usual, always))
+        @test usual.model(x) ≈ usual.model[2](x)
+        @test always.model(x) ≈ always.model[2](zero(x))
+        @test first(PolyBench.user_program_step!(usual, x, [0, 1, 2, 0, 1])) ≈ log(3)  # zeros at first, and biases of 0
     end
 end

@@ -40,7 +40,7 @@ def import_model(
     """Turn a model written for PyTorch, Keras or Flux into a network file with its weights, and prove it.
 
     The file runs in a separate process: import only files that you trust. A class or function is called without
-    arguments. The proof trains the original program and the network for three steps in float64, from equal weights and
+    arguments. The proof trains and evaluates the original program and the network in float64, from equal weights and
     batches, and compares them as the parity check does. Without a proof, nothing is written.
 
     Example: polybench import model.py:Net --input 3x32x32 -o net.toml

@@ -170,7 +170,8 @@ def _open(model: Any, input_shape: Shape | None, file: Path | None, name: str) -
 
         assert input_shape is not None
         translation = translate(model, input_shape, file, OPERATIONS)
-        return translation, TorchProgram(model, returns_probabilities=translation.returns_probabilities)
+        probabilities = translation.returns_probabilities
+        return translation, TorchProgram(model, translation.model.optimizer, returns_probabilities=probabilities)
     from polybench.importer.keras_graph import translate as translate_keras
     from polybench.importer.keras_program import KerasProgram
 

@@ -15,24 +15,41 @@ from polybench.engines.job import Job
 from polybench.engines.keras.engine import load_backend, set_float64_support
 from polybench.engines.shared.keras_layers import FixedMaskDropout, conventions
 from polybench.engines.shared.keras_layout import batch_to_keras, flattened_shapes
+from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
+from polybench.errors import BadInput
+from polybench.importer.graph import Translation
 from polybench.importer.keras_graph import KerasTranslation
-from polybench.importer.proof import Result
+from polybench.importer.proof import Result, batch_sizes
 from polybench.schema.options import Workload
 
 
 class KerasProgram:
-    """A clone of the model in float64, with the same backend; its dropout has given masks."""
+    """A clone of the model in float64, with the same backend; its dropout has given masks.
+
+    A step is `train_on_batch`, with the losses of the model's layers and the loss that it was compiled with, if any.
+    """
 
     def __init__(self, model: Any, translated: KerasTranslation) -> None:
         network = translated.translation.model
         workload = Workload(network.name, "random", network.parity_batch_size, network.optimizer, "fp32", 1)
         self._job = Job(network, workload, "cpu", "float64")
         self._backend = load_backend(keras.backend.backend())
-        self._set_float64(True)
-        self._batch_size = network.parity_batch_size
+        self._floatx = keras.config.floatx()
+        self.conventions = conventions(self._job)
+        small, large, vocabulary = batch_sizes(network)
+        self._batch_size = max(small, large, *vocabulary)
+        self._flattened = flattened_shapes(network)
         self._clones: dict[int, Any] = {}
-        self._clone = keras.models.clone_model(model, clone_function=self._build_again, recursive=True)
         self._variables: dict[str, Any] = {}
+        self._set_float64(True)
+        try:
+            self._build(model, translated)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, model: Any, translated: KerasTranslation) -> None:
+        self._clone = _clone_uncompiled(model, self._build_again)
         for original, clone in self._pairs(model):
             self._variables[original.path] = clone
             clone.assign(np.asarray(original.numpy(), np.float64))
@@ -41,12 +58,19 @@ class KerasProgram:
             for name, layer in translated.layers.items()
             if isinstance(self._clones.get(id(layer)), FixedMaskDropout)
         }
-        self._flattened = flattened_shapes(network)
-        self.conventions = conventions(self._job)
-        loss = keras.losses.SparseCategoricalCrossentropy(
-            from_logits=not translated.translation.returns_probabilities, dtype="float64"
+        self._compile(model, translated.translation)
+
+    def _compile(self, model: Any, translation: Translation) -> None:
+        loss = _compiled_loss(model) or keras.losses.SparseCategoricalCrossentropy(
+            from_logits=not translation.returns_probabilities
         )
-        self._gradients = self._backend.gradients(self._clone, loss)
+        self._takes_one_hot = isinstance(loss, keras.losses.CategoricalCrossentropy)
+        self._classes = translation.model.classes
+        classes = self._backend.optimizer_classes._replace(sgd=RecordingSGD)
+        self._optimizer = CanonicalOptimizer(translation.model.optimizer, self._clone.trainable_variables, [], classes)
+        weights = model.get_compile_config().get("loss_weights")
+        # XLA compiles longer than the steps take, except on JAX, which computes everything with XLA.
+        self._clone.compile(self._optimizer.keras, loss, weights, jit_compile=keras.backend.backend() == "jax")
 
     def _build_again(self, layer: Any) -> Any:
         if isinstance(layer, keras.layers.Dropout):
@@ -68,19 +92,31 @@ class KerasProgram:
     def variables(self) -> dict[str, Array]:  # noqa: D102 - of the protocol
         return {path: np.array(variable.numpy(), np.float64) for path, variable in self._variables.items()}
 
-    def assign(self, values: Mapping[str, Array]) -> None:  # noqa: D102
+    def start(self, values: Mapping[str, Array]) -> None:  # noqa: D102
         for path, variable in self._variables.items():
             variable.assign(values[path])
+        self._optimizer.reset()
 
     def train(self, inputs: Array, labels: Array, masks: Mapping[str, Array]) -> Result:  # noqa: D102
         for name, mask in masks.items():
-            self._masks[name].mask.assign(batch_to_keras(mask, self._flattened.get(name)))
-        images = ops.convert_to_tensor(np.ascontiguousarray(batch_to_keras(inputs)))
-        loss, gradients = self._gradients(images, ops.convert_to_tensor(labels))
+            variable = self._masks[name].mask
+            value = np.zeros(variable.shape)
+            value[: len(mask)] = batch_to_keras(mask, self._flattened.get(name))
+            variable.assign(value)
+        targets = np.eye(self._classes)[labels] if self._takes_one_hot else labels
+        logs = self._clone.train_on_batch(_to_keras(inputs), targets, return_dict=True)
         paths = {id(variable): path for path, variable in self._variables.items()}
         trained = [paths[id(variable)] for variable in self._clone.trainable_variables]
-        values = (np.asarray(ops.convert_to_numpy(ops.convert_to_tensor(one))) for one in gradients)
-        return Result(float(loss), dict(zip(trained, values, strict=True)))
+        gradients = (np.array(one.numpy()) for one in self._optimizer.keras.gradients)
+        return Result(float(logs["loss"]), dict(zip(trained, gradients, strict=True)))
+
+    def evaluate(self, inputs: Array) -> Array:  # noqa: D102
+        # Unlike `predict`, a call leaves the arguments of layers as they are, such as `training=True` of a dropout.
+        return np.asarray(ops.convert_to_numpy(self._clone(_to_keras(inputs))))
+
+    def generators(self) -> Mapping[str, bytes]:  # noqa: D102
+        states = [one for one in self._clone.variables if "float" not in str(one.dtype)]
+        return {f"Keras's {one.path}": np.asarray(one.numpy()).tobytes() for one in states}
 
     def close(self) -> None:
         """Restore Keras's settings; the user's model is unchanged."""
@@ -88,10 +124,60 @@ class KerasProgram:
 
     def _set_float64(self, on: bool) -> None:
         """Let Keras and its backend compute in float64; TensorFlow always does."""
+        keras.config.set_floatx("float64" if on else self._floatx)
         if keras.backend.backend() == "jax":
             self._backend.configure_process(msgspec.structs.replace(self._job, dtype="float64" if on else "float32"))
         if keras.backend.backend() != "tensorflow" or on:
             set_float64_support(on)
+
+
+class RecordingSGD(type(keras.optimizers.SGD())):  # type: ignore[misc] # on PyTorch, Keras substitutes a class
+    """SGD that keeps the gradients of the last step in `gradients`, in the order of the variables."""
+
+    def build(self, variables: Any) -> None:
+        """Add the variables of the gradients."""
+        super().build(variables)
+        self.gradients = [self.add_variable_from_reference(one, name="gradient") for one in variables]
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        """Keep the gradients, and take a step."""
+        grads = list(grads)
+        for variable, gradient in zip(self.gradients, grads, strict=True):
+            self.assign(variable, ops.convert_to_tensor(gradient))
+        return super().apply(grads, trainable_variables)
+
+
+def _compiled_loss(model: Any) -> Any:
+    """Return the loss that the model was compiled with, in float64; BadInput if it is not a cross-entropy."""
+    loss = keras.losses.get(model.loss) if model.compiled else None
+    name = getattr(loss, "__name__", type(loss).__name__)
+    kinds = {
+        "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+        "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+    }
+    if loss is None:
+        return None
+    if loss is getattr(keras.losses, name, None) and name in kinds:
+        return kinds[name]()
+    if type(loss) in kinds.values():
+        return type(loss).from_config(_in_float64(loss.get_config()))
+    raise BadInput(f"{model.name}: compiled with the loss {name}: expected a categorical cross-entropy")
+
+
+def _clone_uncompiled(model: Any, build_again: Any) -> Any:
+    """Clone a model without its loss and optimizer."""
+    compiled = [one for one in (model, *model._flatten_layers(include_self=False)) if getattr(one, "compiled", False)]
+    try:
+        for one in compiled:
+            one.compiled = False
+        return keras.models.clone_model(model, clone_function=build_again, recursive=True)
+    finally:
+        for one in compiled:
+            one.compiled = True
+
+
+def _to_keras(inputs: Array) -> Any:
+    return ops.convert_to_tensor(np.ascontiguousarray(batch_to_keras(inputs)))
 
 
 def _in_float64(config: Any) -> Any:

@@ -13,50 +13,72 @@ from torch.overrides import TorchFunctionMode
 
 from polybench.engines.base import Array
 from polybench.engines.job import NO_DEVIATIONS
+from polybench.engines.torch.training import make_optimizer
 from polybench.importer.proof import Result
 from polybench.importer.torch_module import first_tensor
+from polybench.networks.optimizers import Optimizer
 
 
 class TorchProgram:
-    """The module itself, with its hooks, in float64 and in training until `close`; its dropout has given masks."""
+    """The module itself, with its hooks, in float64 until `close`; in training, its dropout has given masks."""
 
     conventions = NO_DEVIATIONS
 
-    def __init__(self, module: Any, *, returns_probabilities: bool) -> None:
-        self._module, self._returns_probabilities = module, returns_probabilities
+    def __init__(self, module: Any, optimizer: Optimizer, *, returns_probabilities: bool) -> None:
+        self._module, self._settings, self._returns_probabilities = module, optimizer, returns_probabilities
         self._tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        self._original = {name: tensor.data for name, tensor in self._tensors.items()}
+        self._original = {name: (tensor.data, tensor.grad) for name, tensor in self._tensors.items()}
         self._modes = {one: one.training for one in module.modules()}
         for tensor in self._tensors.values():
+            tensor.grad = None
             tensor.data = tensor.data.double() if tensor.is_floating_point() else tensor.data.clone()
-        module.train()
 
     def close(self) -> None:
-        """Restore the module: its numbers, types and modes."""
+        """Restore the module: its numbers, gradients, types and modes."""
         for name, tensor in self._tensors.items():
-            tensor.data = self._original[name]
+            tensor.data, tensor.grad = self._original[name]
         for module, mode in self._modes.items():
             module.training = mode
 
     def variables(self) -> dict[str, Array]:  # noqa: D102 - of the protocol
         return {name: np.array(tensor.detach().numpy(), order="C") for name, tensor in self._tensors.items()}
 
-    def assign(self, values: Mapping[str, Array]) -> None:  # noqa: D102
+    def start(self, values: Mapping[str, Array]) -> None:  # noqa: D102
         with torch.no_grad():
             for name, tensor in self._tensors.items():
                 tensor.copy_(torch.from_numpy(values[name]))
+        self._trained = {name: one for name, one in self._module.named_parameters() if one.requires_grad}
+        self._optimizer = make_optimizer(self._settings, self._trained.values(), foreach=False)
 
     def train(self, inputs: Array, labels: Array, masks: Mapping[str, Array]) -> Result:  # noqa: D102
-        batch = torch.from_numpy(inputs)
+        self._module.train()
+        self._optimizer.zero_grad()
         with _GivenMasks(iter(masks.values())):
-            output = first_tensor(self._module(batch if batch.is_floating_point() else batch.long()))
+            output = self._output(inputs)
         scores = output.flatten(0, -2)
-        targets = torch.from_numpy(labels).flatten()
         log = scores.log() if self._returns_probabilities else functional.log_softmax(scores, -1)
-        loss = functional.nll_loss(log, targets)
-        parameters = {name: one for name, one in self._module.named_parameters() if one.requires_grad}
-        gradients = torch.autograd.grad(loss, list(parameters.values()))
-        return Result(loss.item(), {name: one.numpy() for name, one in zip(parameters, gradients, strict=True)})
+        loss = functional.nll_loss(log, torch.from_numpy(labels).flatten())
+        loss.backward()
+        gradients = {name: np.array(_gradient(one).numpy()) for name, one in self._trained.items()}
+        self._optimizer.step()
+        return Result(loss.item(), gradients)
+
+    def evaluate(self, inputs: Array) -> Array:  # noqa: D102
+        self._module.eval()
+        with torch.no_grad():
+            return np.array(self._output(inputs).numpy())
+
+    def generators(self) -> Mapping[str, bytes]:  # noqa: D102
+        return {"PyTorch": torch.get_rng_state().numpy().tobytes()}
+
+    def _output(self, inputs: Array) -> Any:
+        batch = torch.from_numpy(inputs)
+        return first_tensor(self._module(batch if batch.is_floating_point() else batch.long()))
+
+
+def _gradient(parameter: Any) -> Any:
+    """Return the gradient that `backward` left; None is zero."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.to_dense()
 
 
 class _GivenMasks(TorchFunctionMode):  # type: ignore[misc]
@@ -74,4 +96,8 @@ class _GivenMasks(TorchFunctionMode):  # type: ignore[misc]
         given.apply_defaults()
         x = given.arguments["input"]
         is_active = given.arguments["p"] and given.arguments["training"]
-        return x * torch.from_numpy(next(self._masks)).reshape(x.shape) if is_active else x
+        if not is_active:
+            return x
+        if (mask := next(self._masks, None)) is None:
+            raise RuntimeError("dropout is called more often than in the network")
+        return x * torch.from_numpy(mask).reshape(x.shape)

@@ -339,16 +339,21 @@ def statistics_errors(
 
 
 def write_varied_weights(weights: Path, path: Path) -> None:
-    """Write the weights with other values for the constant tensors: initial biases and running statistics.
+    """Write the weights of a file with `vary_constants`."""
+    varied: dict[str, Any] = vary_constants(_arrays(weights))
+    np.savez(path, **varied)
+
+
+def vary_constants(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the weights with other values for the constant tensors: initial biases and running statistics.
 
     With zeros and ones, an engine that ignores them would compute the same logits.
     """
     random = np.random.default_rng(0)
-    varied: dict[str, Any] = {
+    return {
         name: value + random.uniform(-0.5, 0.5, value.shape).astype(value.dtype) if np.ptp(value) == 0 else value
-        for name, value in _arrays(weights).items()
+        for name, value in weights.items()
     }
-    np.savez(path, **varied)
 
 
 def logits_error(part: Any, step: int, logits: Path, expected: NDArray[Any], tolerance: float) -> TensorComparison:

@@ -18,7 +18,7 @@ def table(document: ImportDocument, _: TableOptions = DEFAULTS) -> Table:
         ],
         columns=text_columns("layer", "type", "from", "place"),
         rows=[[one.name, one.type, one.operation, one.place] for one in document.layers],
-        notes=document.notes,
+        notes=document.notes + document.proof.omitted,
     )
 
 
@@ -27,10 +27,19 @@ def _proof(document: ImportDocument) -> str:
     if proof.failure:
         return f"not the same: {proof.failure}"
     errors = proof.errors
-    largest = max(error or 0.0 for error in (errors.max_loss_error, errors.max_gradient_error, errors.max_weight_error))
+    largest = max(
+        error or 0.0
+        for error in (
+            errors.max_loss_error,
+            errors.max_gradient_error,
+            errors.max_weight_error,
+            errors.max_logits_error,
+        )
+    )
+    sizes = " and ".join(map(str, proof.batch_sizes))
     return (
-        f"identical: {proof.comparisons} comparisons of {proof.steps} float64 steps with batches of {proof.batch_size},"
-        f" largest error {largest:.1g} (tolerance {errors.tolerance['gradient']:g})"
+        f"identical: {proof.comparisons} comparisons of {proof.steps} float64 steps with batches of {sizes}, in"
+        f" training and evaluation, largest error {largest:.1g} (tolerance {errors.tolerance['gradient']:g})"
     )
 
 

@@ -19,16 +19,18 @@ class ImportedLayer(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """Float64 training steps of the user's program and of the network, from equal weights and batches, compared.
+    """Float64 training steps and evaluations of the user's program and of the network, compared.
 
-    `failure` describes the largest failed comparison; null if all passed.
+    They start from equal weights, the model's own and drawn ones, and take equal batches. `failure` describes the
+    largest failed comparison of the first training with one; null if all passed. `omitted` tells what was left out.
     """
 
     steps: NaturalInt
-    batch_size: PositiveInt
+    batch_sizes: list[PositiveInt]
     comparisons: NaturalInt
     errors: PrecisionResult
     failure: str | None
+    omitted: list[str]
 
 
 class ImportDocument(PrintableStruct, kw_only=True):

@@ -12,7 +12,7 @@ import pytest
 import polybench
 from polybench import scripts
 from polybench.engines.reference import network as reference
-from polybench.errors import BadInput
+from polybench.errors import BadInput, ConfigurationFailed
 from polybench.networks import find_model
 from polybench.networks.layers import AveragePool, Conv, MaxPool
 from polybench.planning.study_file import read_network
@@ -197,6 +197,65 @@ def with_parts(parts: list[Any], size: tuple[int, int]) -> Any:
     made = [getattr(layers, kind)(*arguments) for kind, *arguments in parts]
     head = [layers.GlobalAveragePooling2D(), layers.Dense(5)]
     return keras.Sequential([keras.Input((*size, 3)), layers.Conv2D(4, 1), *made, *head])
+
+
+def small_model(*, training: bool | None = None, softmax: bool = False, compiled: Any = None, **arguments: Any) -> Any:
+    """Build a model whose convolution has further arguments, and compile it with these arguments, if any."""
+    import keras
+    from keras import layers
+
+    keras.utils.set_random_seed(0)
+    image = keras.Input((9, 9, 3))
+    x = layers.BatchNormalization()(layers.Conv2D(4, 3, activation="relu", **arguments)(image))
+    x = layers.Flatten()(layers.Dropout(0.5)(x, training=training))
+    model = keras.Model(image, layers.Dense(5, activation="softmax" if softmax else None)(x))
+    if compiled:
+        model.compile("adam", **compiled)
+    return model
+
+
+_NAMED = "differ|regularizer|constraint"
+"""The proof fails, unless the argument is refused by its name."""
+
+_SMOOTHED = {"class_name": "CategoricalCrossentropy", "config": {"label_smoothing": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"training": True}, "the logits differ"),
+        ({"compiled": {"loss": "sparse_categorical_crossentropy"}}, "differ"),
+        ({"softmax": True, "compiled": {"loss": _SMOOTHED}}, "differ"),
+        ({"softmax": True, "compiled": {"loss": "categorical_crossentropy", "loss_weights": [2.0]}}, "differ"),
+        ({"compiled": {"loss": "mse"}}, "compiled with the loss mean_squared_error: expected a categorical"),
+        ({"kernel_regularizer": "l2"}, _NAMED),
+        ({"bias_regularizer": "l1", "bias_initializer": "ones"}, _NAMED),
+        ({"activity_regularizer": "l2"}, _NAMED),
+        ({"kernel_constraint": "unit_norm"}, _NAMED),
+        ({"kernel_initializer": "zeros", "kernel_constraint": "unit_norm"}, _NAMED),
+    ],
+    ids=str,
+)
+def test_a_training_step_that_differs_is_never_the_same(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((BadInput, ConfigurationFailed), match=message):
+        polybench.import_model(small_model(**arguments))
+
+
+@pytest.mark.parametrize(
+    ("softmax", "loss"),
+    [
+        (True, "categorical_crossentropy"),
+        (True, "sparse_categorical_crossentropy"),
+        (False, {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}),
+    ],
+)
+def test_a_model_compiled_with_the_cross_entropy_is_proven(softmax: bool, loss: Any) -> None:
+    import keras
+
+    model = small_model(softmax=softmax, compiled={"loss": loss, "metrics": ["accuracy"]})
+    assert polybench.import_model(model).classes == 5
+    assert model.compiled
+    assert keras.config.floatx() == "float32"
 
 
 def test_a_live_model_is_a_network_and_is_not_changed() -> None:

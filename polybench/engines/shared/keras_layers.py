@@ -151,7 +151,10 @@ class SmoothedCrossentropy(keras.losses.CategoricalCrossentropy):  # type: ignor
 
 
 class FixedMaskDropout(layers.Layer):  # type: ignore[misc]
-    """Multiplies its input by a mask assigned before each step; see `engines.shared.batches.dropout_masks`."""
+    """Multiplies its input by a mask assigned before each step; see `engines.shared.batches.dropout_masks`.
+
+    `batch_size` is that of the mask; a smaller batch gets its first rows.
+    """
 
     def __init__(self, batch_size: int, name: str) -> None:
         super().__init__(name=name)
@@ -161,7 +164,7 @@ class FixedMaskDropout(layers.Layer):  # type: ignore[misc]
         self.mask = self.add_weight((self._batch_size, *input_shape[1:]), "ones", trainable=False)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        return inputs * ops.cast(self.mask, inputs.dtype) if training else inputs
+        return inputs * ops.cast(self.mask[: ops.shape(inputs)[0]], inputs.dtype) if training else inputs
 
 
 class Positions(layers.Layer):  # type: ignore[misc]
