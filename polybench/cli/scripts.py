@@ -42,6 +42,7 @@ def scripts(
     """
     from polybench.planning.plan import resolve
     from polybench.scripts import STEPS
+    from polybench.scripts.source_text import comment
 
     if study.input == "pipeline":
         raise BadInput("--input pipeline: scripts exist for preloaded data only: leave it out")
@@ -54,7 +55,7 @@ def scripts(
     }
     for configuration, script in found.items():
         if script is None:
-            echo(f"# {configuration.name}: {_unsupported_reason(plan, configuration)}\n")
+            echo(f"{comment(f'{configuration.name}: {_unsupported_reason(plan, configuration)}')}\n")
         elif output is None:
             _print(plan, configuration, script, steps)
     written = [script for script in found.values() if script is not None]
@@ -116,6 +117,7 @@ def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:
 
 def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps: int) -> None:
     from polybench.scripts.script_folder import INITIAL_STATE
+    from polybench.scripts.source_text import comment
 
     study = plan.study
     if script.arrays:
@@ -130,10 +132,11 @@ def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps:
         "--data", study.data, "--output", INITIAL_STATE,
     ]  # fmt: skip
     settings = "malloc policy and CPUs" if plan.cpus else "malloc policy"
-    echo(f"# {configuration.name}\n# {INITIAL_STATE} comes from: {shlex.join(command)}")
+    echo(comment(configuration.name))
+    echo(comment(f"{INITIAL_STATE} comes from: {shlex.join(command)}"))
     if configuration.environment is not None:
-        echo(f"# Its environment: {study.env[configuration.environment]}")
-    echo(f"# To use the {settings} of polybench's workers, run it with: {shlex.join(_shell_prefix(plan)[1:])}")
+        echo(comment(f"Its environment: {study.env[configuration.environment]}"))
+    echo(comment(f"To use the {settings} of polybench's workers, run it with: {shlex.join(_shell_prefix(plan)[1:])}"))
     echo(script.text)
 
 

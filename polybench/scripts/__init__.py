@@ -26,6 +26,7 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
 from polybench.scripts.network_code import write_code
+from polybench.scripts.source_text import escape, literal
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
@@ -82,7 +83,7 @@ def make_script(configuration: Configuration, workload: Workload, steps: int, mo
             constants["MOMENTUM"] = workload.optimizer.momentum
         sections = {engine, workload.model, "tokens" if of_tokens else "images"}
         text = render(_TEMPLATES[engine], sections, constants)
-    text = text.replace("Train `lenet`", f"Train `{workload.model.partition('~')[0]}`", 1)
+    text = text.replace("Train `lenet`", f"Train `{escape(workload.model.partition('~')[0])}`", 1)
     return text.replace("in plain Keras", "in plain TensorFlow", 1) if engine == "tf" else text
 
 
@@ -220,10 +221,12 @@ def render(template: str, sections: Set[str], constants: Mapping[str, object], *
     Its constants become the values of `constants` and the expressions of `code`; KeyError if it lacks one.
     """
     text = _select_sections(resources.files(__package__).joinpath(template).read_text("utf-8"), sections)
-    # Julia's literals of strings, numbers and booleans are those of JSON.
-    literal = json.dumps if template.endswith(".jl") else repr
-    for constant, value in ({name: literal(value) for name, value in constants.items()} | code).items():
-        text, found = re.subn(rf"^((?:const )?{constant}) = .*$", rf"\g<1> = {value}", text, flags=re.MULTILINE)
+    # Julia's literals of numbers and booleans are those of JSON.
+    number = json.dumps if template.endswith(".jl") else repr
+    values = {name: literal(value) if isinstance(value, str) else number(value) for name, value in constants.items()}
+    for constant, value in (values | code).items():
+        line = re.compile(rf"^((?:const )?{constant}) = .*$", re.MULTILINE)
+        text, found = line.subn(lambda match, value=value: f"{match[1]} = {value}", text)  # type: ignore[misc]
         if not found:
             raise KeyError(constant)
     return text

@@ -10,8 +10,9 @@ from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.padding import Sides
 from polybench.scripts.network_code import Code
+from polybench.scripts.source_text import comment, literal
 
-_IMPORTS = """# {name} in plain Flux, with the weights in the file beside this one. Needs the packages Flux and NPZ.
+_IMPORTS = """{name} in plain Flux, with the weights in the file beside this one. Needs the packages Flux and NPZ.
 
 using Flux, NPZ
 
@@ -91,10 +92,10 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
     helpers = [text for kind, text in _HELPERS.items() if kind in kinds or (kind == "tied" and tables)]
     counts = [layer.count_padding for layer in spec.walk(model.layers) if isinstance(layer, spec.AveragePool)]
     helpers += [] if all(counts) else [_IMAGE_MEAN]
-    helpers += [f'{table} = permutedims(weights["{name}.weight"])\n' for name, table in tables.items()]
+    helpers += [f"{table} = permutedims({_array(name, 'weight')})\n" for name, table in tables.items()]
     body = "\n".join(_sequence(model.layers, _INDENT, tables))
     return Code(
-        _IMPORTS.format(name=model.name.partition("~")[0]),
+        _IMPORTS.format(name=comment(model.name.partition("~")[0])),
         _NETWORK.format(helpers="\n".join(helpers), body=body),
         dict(weights),
     )
@@ -124,20 +125,20 @@ def _sequence(layers: Sequence[spec.Layer], indent: str, tables: Mapping[str, st
 def _layer(layer: spec.Layer, tables: Mapping[str, str]) -> Sequence[str]:  # noqa: C901, PLR0911, PLR0912
     """Return the elements of the chain for a layer."""
     name = layer.name if isinstance(layer, spec.Named) else ""
-    weight = f'weights["{name}.weight"]'
-    bias = f'weights["{name}.bias"]' if getattr(layer, "bias", True) else "false"
+    quoted, weight = literal(name), _array(name, "weight")
+    bias = _array(name, "bias") if getattr(layer, "bias", True) else "false"
     match layer:
         case spec.Conv():
             options = f"stride = {layer.stride}, pad = {julia_pad(layer.pads)}, groups = {layer.groups}"
-            return [f'Conv(kernel("{name}"), {bias}; {options})']
+            return [f"Conv(kernel({quoted}), {bias}; {options})"]
         case spec.Patches():
-            return [f'Conv(kernel("{name}"), {bias}; stride = {layer.size})', "to_sequence"]
+            return [f"Conv(kernel({quoted}), {bias}; stride = {layer.size})", "to_sequence"]
         case spec.Dense(tied=str() as tied) if tied in tables:
             return [f"Table({tables[tied]})"]
         case spec.Dense(tied=None):
             return [f"Dense({weight}, {bias})"]
         case spec.BatchNorm():
-            return [f'batch_norm("{name}", {_float32(layer.epsilon)}, {_float32(layer.momentum)})']
+            return [f"batch_norm({quoted}, {_float32(layer.epsilon)}, {_float32(layer.momentum)})"]
         case spec.LayerNorm():
             return [f"layer_norm({weight}, {bias}, {_float32(layer.epsilon)})"]
         case spec.GroupNorm():
@@ -165,9 +166,9 @@ def _layer(layer: spec.Layer, tables: Mapping[str, str]) -> Sequence[str]:  # no
         case spec.Positions():
             return [f"Positions(permutedims({weight}))"]
         case spec.ClassToken():
-            return [f'ClassToken(weights["{name}.token"])']
+            return [f"ClassToken({_array(name, 'token')})"]
         case spec.Attention():
-            return [f'attention("{name}", {layer.heads}, {str(layer.causal).lower()}, {str(layer.bias).lower()})']
+            return [f"attention({quoted}, {layer.heads}, {str(layer.causal).lower()}, {str(layer.bias).lower()})"]
         case _:
             raise BadInput(
                 f"{name}: polybench writes no Flux code for {layer}: expected --framework torch, keras or jax"
@@ -188,6 +189,11 @@ def julia_pool(layer: spec.MaxPool | spec.AveragePool, nnlib: str) -> Sequence[s
     if layer.pads.symmetric is None:
         return [f"x -> {nnlib}.pad_constant(x, {layer.pads.width_first}, {outside}; dims = (1, 2))", f"{pool})"]
     return [f"{pool}, pad = {julia_pad(layer.pads)})" if any(layer.pads) else f"{pool})"]
+
+
+def _array(layer: str, tensor: str) -> str:
+    """Return the expression of a layer's tensor."""
+    return f"weights[{literal(f'{layer}.{tensor}')}]"
 
 
 def _float32(value: float) -> str:

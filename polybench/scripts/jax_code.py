@@ -10,6 +10,7 @@ from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.scripts.network_code import Code
+from polybench.scripts.source_text import escape, literal
 
 _IMPORTS = '''"""{name} in plain JAX, with the weights in the file beside this one."""
 
@@ -86,7 +87,7 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
     kinds = {str(layer.__struct_config__.tag) for layer in spec.walk(model.layers)}
     kinds |= {_NEEDS[kind] for kind in kinds & set(_NEEDS)}
     return Code(
-        _IMPORTS.format(name=model.name.partition("~")[0]),
+        _IMPORTS.format(name=escape(model.name.partition("~")[0])),
         _NETWORK.format(
             helpers="\n\n".join(text for kind, text in _HELPERS.items() if kind in kinds) + "\n",
             classes=model.classes,
@@ -115,7 +116,7 @@ def _sequence(layers: Sequence[spec.Layer], x: str, depth: int) -> Iterator[str]
 def _layer(layer: spec.Layer, x: str) -> Sequence[str]:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
     """Return the values that the variable `x` takes."""
     name = layer.name if isinstance(layer, spec.Named) else ""
-    weight, bias = f'w["{name}.weight"]', f'w["{name}.bias"]'
+    weight, bias = _array(name, "weight"), _array(name, "bias")
     match layer:
         case spec.Conv():
             call = f"conv({x}, {weight}, {layer.stride}, {layer.pads.axes}, {layer.groups})"
@@ -125,11 +126,12 @@ def _layer(layer: spec.Layer, x: str) -> Sequence[str]:  # noqa: C901, PLR0911, 
             call = f"{call} + {bias}[:, None, None]" if layer.bias else call
             return [call, f"{x}.reshape(*{x}.shape[:2], -1).transpose(0, 2, 1)"]
         case spec.Dense():
-            product = f'{x} @ w["{layer.weight_name}"].T'
+            product = f"{x} @ w[{literal(layer.weight_name)}].T"
             return [f"{product} + {bias}" if layer.bias else product]
         case spec.BatchNorm():
             training = "key is not None"
-            return [f'batch_norm(w, "{name}", {x}, statistics, {layer.epsilon!r}, {layer.momentum!r}, {training})']
+            numbers = f"{layer.epsilon!r}, {layer.momentum!r}, {training}"
+            return [f"batch_norm(w, {literal(name)}, {x}, statistics, {numbers})"]
         case spec.LayerNorm():
             product = f"{weight} * layer_norm({x}, {layer.epsilon!r})"
             return [f"{product} + {bias}" if layer.bias else product]
@@ -159,16 +161,21 @@ def _layer(layer: spec.Layer, x: str) -> Sequence[str]:  # noqa: C901, PLR0911, 
         case spec.Positions():
             return [f"{x} + {weight}[: {x}.shape[1]]"]
         case spec.ClassToken():
-            token = f'jnp.broadcast_to(w["{name}.token"], (len({x}), 1, {x}.shape[2]))'
+            token = f"jnp.broadcast_to({_array(name, 'token')}, (len({x}), 1, {x}.shape[2]))"
             return [f"jnp.concatenate([{token}, {x}], axis=1)"]
         case _:
             raise BadInput(f"{name}: polybench writes no JAX code for {layer}: expected --framework torch or keras")
 
 
+def _array(layer: str, tensor: str) -> str:
+    """Return the expression of a layer's tensor."""
+    return f"w[{literal(f'{layer}.{tensor}')}]"
+
+
 def _attention(layer: spec.Attention, x: str) -> Iterator[str]:
     def projection(kind: str, value: str) -> str:
-        product = f'{value} @ w["{layer.name}.{kind}_weight"].T'
-        return f'{product} + w["{layer.name}.{kind}_bias"]' if layer.bias else product
+        product = f"{value} @ {_array(layer.name, f'{kind}_weight')}.T"
+        return f"{product} + {_array(layer.name, f'{kind}_bias')}" if layer.bias else product
 
     for variable, kind in zip("qkv", ("query", "key", "value"), strict=True):
         yield f"{variable} = heads({projection(kind, x)}, {layer.heads})"

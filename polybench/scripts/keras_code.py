@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -11,7 +12,8 @@ from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.padding import Sides
 from polybench.networks.sequence_layers import PROJECTIONS
-from polybench.scripts.network_code import Code, identifier
+from polybench.scripts.network_code import Code
+from polybench.scripts.source_text import attributes, escape
 
 _IMPORTS = '''"""{name} in plain Keras, with the weights in the file beside this one."""
 
@@ -67,15 +69,23 @@ _CLASSES = {
 """Classes by name, for what Keras has no layer for."""
 
 
+_AUTOMATIC = re.compile(
+    r"(activation|add|average_pooling2d|flatten|gelu|get_item|global_average_pooling[12]d|input_layer|max_pooling2d"
+    r"|re_lu|reshape|zero_padding2d)(_\d+)?"
+)
+"""Names that Keras gives to what the program leaves without one; a model cannot have two of a name."""
+
+
 def write(model: Model, weights: Mapping[str, Any]) -> Code:
     """Return the model's code, and its layers' weights in Keras's order and layout: `LAYER/0` and so on."""
+    names = attributes(_names(model), lambda name: bool(_AUTOMATIC.fullmatch(name)))
     channels, *spatial = model.input_shape
     shape = (*spatial, channels) if len(spatial) == 2 else model.input_shape
     network = _NETWORK.format(
         classes="".join(f"{_CLASSES[kind]}\n\n" for kind in _CLASSES if kind in _kinds(model)),
         shape=shape,
         dtype=', dtype="int32"' if model.vocabulary_size else "",
-        body="\n".join(_sequence(model.layers, model.input_shape, "x", 0, _owners(model))),
+        body="\n".join(_sequence(model.layers, model.input_shape, "x", 0, names, _owners(model))),
     )
     flattened, are_tables = flattened_shapes(model), tables(model.layers)
     arrays = {}
@@ -84,12 +94,16 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
             for number, part in enumerate(_parts(layer)):
                 name = f"{layer.name}.{part}"
                 value = to_keras(weights[name], flattened.get(name), is_table=name in are_tables)
-                arrays[f"{identifier(layer.name)}/{number}"] = value.reshape(_shape(layer, part, value.shape))
+                arrays[f"{names[layer.name]}/{number}"] = value.reshape(_shape(layer, part, value.shape))
     for layer in spec.walk(model.layers):
         if isinstance(layer, spec.Dense) and layer.tied:  # Keras lists the owner's weights as those of this layer, too
-            owner, name = identifier(layer.tied), identifier(layer.name)
+            owner, name = names[layer.tied], names[layer.name]
             arrays |= {f"{name}/{key.rpartition('/')[2]}": arrays[key] for key in arrays if key.startswith(f"{owner}/")}
-    return Code(_IMPORTS.format(name=model.name.partition("~")[0]), network, arrays)
+    return Code(_IMPORTS.format(name=escape(model.name.partition("~")[0])), network, arrays)
+
+
+def _names(model: Model) -> Iterator[str]:
+    return (layer.name for layer in spec.walk(model.layers) if isinstance(layer, spec.Named))
 
 
 def _kinds(model: Model) -> set[str]:
@@ -131,19 +145,24 @@ def _is_depthwise(layer: spec.Conv) -> bool:
     return layer.groups > 1 and layer.groups == layer.inputs
 
 
-def _sequence(sequence: Sequence[spec.Layer], shape: spec.Shape, x: str, depth: int, owners: Set[str]) -> Iterator[str]:
-    """Yield the lines of layers that change the variable `x`; `owners` are layers whose weights others use."""
+def _sequence(
+    sequence: Sequence[spec.Layer], shape: spec.Shape, x: str, depth: int, names: Mapping[str, str], owners: Set[str]
+) -> Iterator[str]:
+    """Yield the lines of layers that change the variable `x`.
+
+    `names` are those of the Keras layers, `owners` are layers whose weights others use.
+    """
     previous: spec.Layer | None = None
     for layer in sequence:
         if isinstance(layer, spec.Residual):
             shortcut = f"shortcut{depth or ''}"
             yield f"{shortcut} = {x}"
-            yield from _sequence(layer.body, shape, x, depth + 1, owners)
-            yield from _sequence(layer.shortcut, shape, shortcut, depth + 1, owners)
+            yield from _sequence(layer.body, shape, x, depth + 1, names, owners)
+            yield from _sequence(layer.shortcut, shape, shortcut, depth + 1, names, owners)
             yield f"{x} = layers.add([{x}, {shortcut}])"
         else:
             yield from _padding(layer, shape, x, previous)
-            yield from _call(layer, shape, x, owners)
+            yield from _call(layer, shape, x, names, owners)
         shape, previous = layer.output_shape(shape), layer
 
 
@@ -157,20 +176,21 @@ def _padding(layer: spec.Layer, shape: spec.Shape, x: str, previous: spec.Layer 
         yield f"{x} = layers.ZeroPadding2D({layer.pads.padding})({x})"
 
 
-def _call(layer: spec.Layer, shape: spec.Shape, x: str, owners: Set[str]) -> Iterator[str]:
+def _call(layer: spec.Layer, shape: spec.Shape, x: str, names: Mapping[str, str], owners: Set[str]) -> Iterator[str]:
     """Yield the lines of a layer that is not a block, for an input of `shape`."""
     if isinstance(layer, spec.FirstPosition):
         yield f"{x} = {x}[:, 0]"
     elif isinstance(layer, spec.GELU):
         yield f"{x} = keras.ops.gelu({x}, approximate={layer.approximate == 'tanh'})"
     elif isinstance(layer, spec.Named) and layer.name in owners:
-        yield f"{identifier(layer.name)} = {_made(layer, shape)}"
-        yield f"{x} = {identifier(layer.name)}({x})"
+        owner = _owner(names[layer.name])
+        yield f"{owner} = {_made(layer, shape, names)}"
+        yield f"{x} = {owner}({x})"
     elif isinstance(layer, spec.Attention):
         causal = ", use_causal_mask=True" if layer.causal else ""
-        yield f"{x} = {_made(layer, shape)}({x}, {x}{causal})"
+        yield f"{x} = {_made(layer, shape, names)}({x}, {x}{causal})"
     else:
-        yield f"{x} = {_made(layer, shape)}({x})"
+        yield f"{x} = {_made(layer, shape, names)}({x})"
     if isinstance(layer, spec.Patches):
         yield f"{x} = layers.Reshape((-1, {layer.outputs}))({x})"
     if isinstance(layer, spec.AveragePool) and not layer.count_padding and keras_padding(layer, shape) is None:
@@ -182,13 +202,19 @@ def _every_axis(pads: Sides) -> str:
     return str(((0, 0), *pads.axes, (0, 0)))
 
 
-def _made(layer: spec.Layer, shape: spec.Shape) -> str:
+def _owner(name: str) -> str:
+    """Return the variable of a layer whose weight another layer uses: not a keyword, nor a name of the program."""
+    return f"shared_{name}"
+
+
+def _made(layer: spec.Layer, shape: spec.Shape, names: Mapping[str, str]) -> str:
     """Return the call that makes a Keras layer, with its name."""
-    made = _layer(layer, shape)
+    tied = layer.tied if isinstance(layer, spec.Dense) else None
+    made = f"TiedDense({_owner(names[tied])})" if tied else _layer(layer, shape)
     if not isinstance(layer, spec.Named):
         return made
     comma = "" if made.endswith("()") else ", "
-    return f'{made[:-1]}{comma}name="{identifier(layer.name)}")'
+    return f'{made[:-1]}{comma}name="{names[layer.name]}")'
 
 
 def _layer(layer: spec.Layer, shape: spec.Shape) -> str:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
@@ -202,10 +228,8 @@ def _layer(layer: spec.Layer, shape: spec.Shape) -> str:  # noqa: C901, PLR0911,
             return f"layers.Conv2D({layer.outputs}, {layer.kernel}, groups={layer.groups}, {options})"
         case spec.Patches():
             return f"layers.Conv2D({layer.outputs}, {layer.size}, strides={layer.size}, use_bias={layer.bias})"
-        case spec.Dense(tied=None):
-            return f"layers.Dense({layer.outputs}, use_bias={layer.bias})"
         case spec.Dense():
-            return f"TiedDense({identifier(str(layer.tied))})"
+            return f"layers.Dense({layer.outputs}, use_bias={layer.bias})"
         case spec.Positions():
             return f"Positions({layer.length})"
         case spec.ClassToken():

@@ -11,8 +11,9 @@ from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS
 from polybench.scripts.flux_code import julia_pad, julia_pool
 from polybench.scripts.network_code import Code
+from polybench.scripts.source_text import comment, literal
 
-_IMPORTS = """# {name} in plain Lux, with the weights in the file beside this one. Needs the packages Lux and NPZ.
+_IMPORTS = """{name} in plain Lux, with the weights in the file beside this one. Needs the packages Lux and NPZ.
 
 using Lux, NPZ, Random
 using Lux: NNlib
@@ -106,7 +107,7 @@ def write(model: Model, weights: Mapping[str, Any]) -> Code:
     tree = _Tree()
     body = "\n".join(tree.chain(model.layers, _INDENT))
     return Code(
-        _IMPORTS.format(name=model.name.partition("~")[0]),
+        _IMPORTS.format(name=comment(model.name.partition("~")[0])),
         _NETWORK.format(
             helpers="\n".join(text for kind, text in _HELPERS.items() if kind in kinds),
             body=body,
@@ -126,12 +127,12 @@ def _parts(layer: spec.Layer) -> Sequence[_Part]:  # noqa: C901, PLR0911, PLR091
     name = layer.name if isinstance(layer, spec.Named) else ""
 
     def array(tensor: str) -> str:
-        return f'weights["{name}.{tensor}"]'
+        return f"weights[{literal(f'{name}.{tensor}')}]"
 
     has_bias = getattr(layer, "bias", True)
     use_bias = f"use_bias = {str(has_bias).lower()}"
     bias = {"bias": array("bias")} if has_bias else {}
-    kernel = {"weight": f'kernel("{name}")'} | bias
+    kernel = {"weight": f"kernel({literal(name)})"} | bias
     match layer:
         case spec.Conv():
             size, inputs = f"({layer.kernel}, {layer.kernel})", f"{layer.inputs} => {layer.outputs}"

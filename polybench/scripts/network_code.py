@@ -75,8 +75,3 @@ def read_weights(model: Model, network: Path, seed: int) -> tuple[dict[str, Any]
         if shapes.get(name) != found.get(name):
             raise BadInput(f"{path}: {name} has shape {found.get(name)}: expected {shapes.get(name)}, as in {network}")
     return weights, path.name
-
-
-def identifier(name: str) -> str:
-    """Return a layer's name as an attribute; dots become underscores."""
-    return name.replace(".", "_").replace("-", "_")

@@ -47,7 +47,7 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
     assert slowdown.seconds == pytest.approx(STEP_SECONDS, rel=0.2)
     script = (tmp_path / "scripts" / "layer_torch.py").read_text()
     assert "LAYER = nn.Linear(84, 10, bias=True)" in script
-    assert "OPERATION = 'weight gradient'" in script
+    assert 'OPERATION = "weight gradient"' in script
     for configuration in ("fake/cpu", "fake+slow_last_layer/cpu"):
         layers = configurations[configuration]
         assert layers.step_times is not None

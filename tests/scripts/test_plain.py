@@ -298,7 +298,7 @@ def test_a_julia_script_needs_no_other_file(model):
     [
         (
             "torch+compile", "lenet",
-            "DEVICE = 'cpu'|THREADS = 3|TF32 = False|LEARNING_RATE = 0.05|MOMENTUM = 0.8|COMPILE = True",
+            'DEVICE = "cpu"|THREADS = 3|TF32 = False|LEARNING_RATE = 0.05|MOMENTUM = 0.8|COMPILE = True',
         ),
         (
             "flux+framework_threads", "lenet",

@@ -1,0 +1,275 @@
+"""Text of a network file enters generated programs as literals, comments and attributes, never as code."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import keyword
+import re
+import runpy
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import Dense, Flatten, Layer, Named, Residual, walk
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Configuration, Workload
+from polybench.scripts import make_script
+from polybench.scripts.network_code import FRAMEWORKS, write_code
+from polybench.scripts.source_text import attributes, comment, escape, literal
+from polybench.scripts.torch_code import _RESERVED
+from tests.commands import printed
+from tests.configured_julia import configured_julia
+from tests.example_networks import BIASED, PATCHED, SEQUENCES, TEXT
+
+HOSTILE = {
+    "docstring": 'x"""; __import__("os").system("touch pwned"); """',
+    "single_quotes": "'''; __import__('os').system('touch pwned'); '''",
+    "interpolation": '$(touch("pwned")) $x `touch pwned` {name!r} {{}} %s \\g<1> \\1',
+    "backslash": 'a\\"; import os  # "\\',
+    "line_breaks": "a\nimport os\r\nimport os\rimport os\x0bimport os\x0cimport os",
+    "unicode_line_breaks": "a\u2028import os\u2029import os\x85import os\x1cimport os",
+    "controls": "\x00\x07\x1b[31m\x7f\u202e\ufeff\U000e0001\u00a0",
+    "julia_comment": '=# touch("pwned") #= =#',
+    "escape": "\\u0022; exit() #",
+    "template": "# <network>\n#: if images\n",
+}
+PYTHON = ("torch", "keras", "jax")
+JULIA = ("flux", "lux")
+NETWORKS = {"torch": (PATCHED, TEXT, SEQUENCES), "keras": (TEXT, BIASED), "jax": (PATCHED, TEXT)}
+_UNTIED = tuple(layer for layer in PATCHED.layers if "tied='hidden'" not in repr(layer))
+UNTIED = msgspec.structs.replace(PATCHED, layers=_UNTIED)
+NETWORKS |= {"flux": (UNTIED, TEXT), "lux": (UNTIED, BIASED)}
+LITERAL = re.compile(r'"(?:[^"\\$]|\\.)*"')
+
+
+def renamed(model: Model, names: dict[str, str]) -> Model:
+    """Return the model with other names of layers, also where another layer shares their weight."""
+
+    def other(layer: Layer) -> Layer:
+        if isinstance(layer, Residual):
+            return Residual(tuple(map(other, layer.body)), tuple(map(other, layer.shortcut)))
+        if not isinstance(layer, Named):
+            return layer
+        fields = {"name": names.get(layer.name, layer.name)}
+        if isinstance(layer, Dense) and layer.tied:
+            fields["tied"] = names.get(layer.tied, layer.tied)
+        return msgspec.structs.replace(layer, **fields)
+
+    return msgspec.structs.replace(model, layers=tuple(map(other, model.layers)))
+
+
+def layer_names(model: Model) -> list[str]:
+    return [layer.name for layer in walk(model.layers) if isinstance(layer, Named)]
+
+
+def hostile(model: Model, text: str) -> Model:
+    """Return the model with this text in its name, its summary and the names of all layers."""
+    names = {name: f"{text}{number}" for number, name in enumerate(layer_names(model))}
+    return msgspec.structs.replace(renamed(model, names), name=text, summary=text)
+
+
+def program(model: Model, framework: str) -> str:
+    code = write_code(model, initial_weights(model, 0), framework)
+    return code.imports + code.network
+
+
+def cases(frameworks: tuple[str, ...]) -> list[Any]:
+    return [
+        pytest.param(framework, model, id=f"{framework}-{model.name}")
+        for framework in frameworks
+        for model in NETWORKS[framework]
+    ]
+
+
+def test_every_framework_is_checked_with_hostile_text() -> None:
+    assert {*PYTHON, *JULIA, "tf"} == set(FRAMEWORKS)
+    assert FRAMEWORKS["tf"] == FRAMEWORKS["keras"]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(("framework", "model"), cases(PYTHON))
+def test_hostile_text_adds_no_statement_to_a_python_program(framework: str, model: Model, text: str) -> None:
+    found = ast.parse(program(hostile(model, text), framework))
+    plain = ast.parse(program(model, framework))
+    assert [type(node) for node in ast.walk(found)] == [type(node) for node in ast.walk(plain)]
+    product = {"torch": "PyTorch", "keras": "Keras", "jax": "JAX"}[framework]
+    docstring = ast.get_docstring(found, clean=False)
+    assert docstring == f"{text.partition('~')[0]} in plain {product}, with the weights in the file beside this one."
+    if framework == "torch":
+        module = next(node for node in found.body if isinstance(node, ast.ClassDef))
+        assert ast.get_docstring(module, clean=False) == f"{text}."
+    if framework == "jax":
+        constants = {node.value for node in ast.walk(found) if isinstance(node, ast.Constant)}
+        weights = {name for name in hostile(model, text).weight_shapes() if name.endswith((".weight", ".bias"))}
+        normalized = {name.rpartition(".")[0] for name in hostile(model, text).state_shapes()}
+        assert {name for name in weights if name.rpartition(".")[0] not in normalized} <= constants
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(("framework", "model"), cases(JULIA))
+def test_hostile_text_stays_in_literals_and_comments_of_a_julia_program(
+    framework: str, model: Model, text: str
+) -> None:
+    plain, found = program(model, framework).split("\n"), program(hostile(model, text), framework).split("\n")
+    assert len(found) == len(plain)
+    assert found[0].startswith("# ")
+    for before, after in zip(plain[1:], found[1:], strict=True):
+        if before != after:  # then it has no literal but that of a name
+            assert LITERAL.sub('""', after) == LITERAL.sub('""', before)
+            assert '"' not in LITERAL.sub("", after)
+        assert LITERAL.sub("", after).isascii() or before == after
+
+
+_PARSE = r"""
+parts(node) = filter(part -> !(part isa LineNumberNode), node.args)
+shape(node) = node isa Expr ? (node.head, map(shape, parts(node))...) : typeof(node)
+for folder in ARGS
+    parsed = [Meta.parseall(read(joinpath(folder, file), String)) for file in ("plain.jl", "hostile.jl")]
+    shape(parsed[1]) == shape(parsed[2]) || error("$folder: other statements")
+end
+"""
+
+
+def test_julia_parses_hostile_text_as_literals(tmp_path: Path) -> None:
+    julia = configured_julia()
+    folders = []
+    for framework in JULIA:
+        for model, text in itertools.product(NETWORKS[framework], HOSTILE.values()):
+            folders.append(folder := tmp_path / str(len(folders)))
+            folder.mkdir()
+            (folder / "plain.jl").write_text(program(model, framework), "utf-8")
+            (folder / "hostile.jl").write_text(program(hostile(model, text), framework), "utf-8")
+    (tmp_path / "parse.jl").write_text(_PARSE, "utf-8")
+    command = [julia.executable, "--startup-file=no", str(tmp_path / "parse.jl"), *map(str, folders)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("engine", ["torch", "tf", "keras", "jax", "flux"])
+def test_hostile_text_adds_no_statement_to_a_script(engine: str, text: str) -> None:
+    scripts = []
+    model = NETWORKS["keras" if engine == "tf" else engine][0]
+    for one in (model, hostile(model, text)):
+        workload = Workload(one.name, "synthetic", 4, Optimizer("sgd"), "fp32", 1)
+        scripts.append(make_script(Configuration(engine, (), "cpu"), workload, 3, one))
+    plain, found = scripts
+    assert plain is not None
+    assert found is not None
+    if engine == "flux":
+        assert found.count("\n") == plain.count("\n")
+        assert found.startswith("# Train `")
+        return
+    assert [type(node) for node in ast.walk(ast.parse(found))] == [type(node) for node in ast.walk(ast.parse(plain))]
+    assert (ast.get_docstring(ast.parse(found), clean=False) or "").startswith(f"Train `{text.partition('~')[0]}` in")
+
+
+def test_the_summary_of_a_network_file_is_the_docstring_of_its_program(tmp_path: Path) -> None:
+    """The summary closes the docstring, and runs a program, if it is inserted as it is."""
+    text = 'x"""; __import__("os").system("touch pwned"); """'
+    net = tmp_path / "net.toml"
+    lines = printed("models", "lenet", "--format", "toml").splitlines()
+    net.write_text("\n".join(f"summary = '{text}'" if one.startswith("summary") else one for one in lines), "utf-8")
+    printed("export", net, "--framework", "torch", "-o", tmp_path / "code.py")
+    tree = ast.parse((tmp_path / "code.py").read_text("utf-8"))
+    [module] = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert ast.get_docstring(module) == f"{text}."
+    assert "system" not in {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_literal_is_the_text_and_a_comment_is_one_line(text: str) -> None:
+    assert ast.literal_eval(literal(text)) == text
+    assert ast.literal_eval(f'"""{escape(text)}."""') == f"{text}."
+    assert "$" not in literal(text)
+    assert comment(text).startswith("# ")
+    assert len(comment(text).splitlines()) == 1
+    assert ast.parse(comment(text)).body == []
+
+
+def test_ordinary_text_is_unchanged() -> None:
+    assert literal("block1.conv: étage 2, 层") == '"block1.conv: étage 2, 层"'
+
+
+def test_an_attribute_that_is_reserved_or_taken_gets_an_underscore() -> None:
+    names = ["a.b", "a-b", "a_b", "class", "class_", "1x", "_y", "é"]
+    found = attributes(names, keyword.iskeyword)
+    assert list(found.values()) == ["a_b", "a_b_", "a_b__", "class_", "class__", "layer_1x", "layer__y", "layer__"]
+    assert all(name.isidentifier() for name in found.values())
+
+
+ISSUE = ("class", "lambda", "True", "forward", "train", "parameters", "state_dict", "zero_grad")
+OWN = ("end", "function", "begin", "self", "x", "training", "T_destination", "eval", "network", "None", "import", "w")
+KERAS = ("re_lu", "flatten", "input_layer", "flatten_1", "keras", "layers", "inputs", "np", "Path", "weights", "layer")
+
+
+def with_names(*names: str) -> Model:
+    """Return a network of dense layers with these names."""
+    first, *others = names
+    layers = (Flatten(), Dense(first, 12, 4), *(Dense(name, 4, 4) for name in others))
+    return msgspec.structs.replace(BIASED, layers=layers, input_shape=(3, 2, 2), classes=4)
+
+
+def run(model: Model, framework: str, folder: Path) -> dict[str, Any]:
+    """Return the variables of the program after it ran; its weights do not depend on the names of layers."""
+    random = np.random.default_rng(0)
+    weights = {name: random.random(shape, np.float32) for name, shape in model.tensor_shapes().items()}
+    code = write_code(model, weights, framework)
+    (folder / "net.py").write_text(code.imports + code.network, "utf-8")
+    arrays: dict[str, Any] = dict(code.arrays)
+    np.savez(folder / "net.npz", **arrays)
+    return runpy.run_path(str(folder / "net.py"))
+
+
+def test_layers_with_names_of_python_and_pytorch_give_a_program_that_loads(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = with_names(*ISSUE, *OWN, *KERAS)
+    plain = renamed(model, {name: f"dense{number}" for number, name in enumerate(layer_names(model))})
+    inputs = torch.rand(2, *model.input_shape)
+    expected = run(plain, "torch", tmp_path)["network"].eval()(inputs)
+    loaded = run(model, "torch", tmp_path)
+    assert torch.equal(loaded["network"].eval()(inputs), expected)
+    with np.load(tmp_path / "net.npz") as arrays:
+        assert set(arrays) == set(model.weight_shapes())
+    assert {f"{name}_.weight" for name in ISSUE} <= set(loaded["network"].state_dict())
+    assert {"x.weight", "end.weight", "keras.weight"} <= set(loaded["network"].state_dict())
+
+
+def test_attention_and_a_layer_of_its_name_are_different_modules(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    names = {"attention": "train", "biased": "a", "wide": "a_output", "narrow": "train_query_key_value"}
+    network = run(renamed(TEXT, names), "torch", tmp_path)["network"]
+    expected = run(TEXT, "torch", tmp_path)["network"]
+    tokens = torch.arange(7)[None]
+    assert torch.equal(network.eval()(tokens), expected.eval()(tokens))
+
+
+def test_every_attribute_of_a_module_is_reserved() -> None:
+    torch = pytest.importorskip("torch")
+    assert {name for name in dir(torch.nn.Module()) if not name.startswith("_")} <= _RESERVED
+
+
+@pytest.mark.slow
+def test_layers_with_names_of_keras_give_a_program_that_loads(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    model = with_names(*ISSUE, *OWN, *KERAS)
+    plain = renamed(model, {name: f"dense{number}" for number, name in enumerate(layer_names(model))})
+    inputs = np.random.default_rng(0).random((2, 2, 2, 3), np.float32)
+    expected = run(plain, "keras", tmp_path)["network"].predict(inputs, verbose=0)
+    found = run(model, "keras", tmp_path)["network"].predict(inputs, verbose=0)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["class", "x", "json", "layers", "embedding"])
+def test_a_layer_whose_weight_another_shares_is_no_name_of_the_keras_program(name: str) -> None:
+    tree = ast.parse(program(renamed(TEXT, {"embedding": name}), "keras"))
+    assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    assert f"shared_{name}" in assigned
+    assert assigned <= {f"shared_{name}", "inputs", "x", "network", "layer", "number", "weights", "shortcut", "token"}
