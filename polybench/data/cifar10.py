@@ -34,7 +34,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
-from polybench.data.disk import check_free_space, exists, is_file, only_process
+from polybench.data.disk import check_free_space, exists, is_file, only_process, open_regular_file
 from polybench.errors import BadInput
 
 Version = Literal["binary", "python"]
@@ -163,7 +163,7 @@ def is_official_archive(source: Path, split: Split) -> bool:
 
 
 def _digest(path: Path, algorithm: Any) -> str:
-    with path.open("rb") as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
@@ -269,7 +269,7 @@ def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
     for name in files:
         path = folder / (f"{name}.bin" if binary else name)
         if path.is_file():
-            with path.open("rb") as content:
+            with open_regular_file(path) as content:
                 yield _Member(name, binary, str(path), path.stat().st_size, content)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import re
 import shutil
@@ -24,6 +25,9 @@ _STALE_SECONDS = 3600.0
 _RANDOM_SUFFIX = r"[a-z0-9_]{8}"
 """Suffix of a name from `mkstemp`."""
 
+_STREAMS = ("/dev/fd/", "/dev/std", "/proc/")
+"""Beginnings of the names of open files: another file in their place would not be the one that is open."""
+
 MAX_DOCUMENT_BYTES = 1 << 30
 """Maximum size of a file that is read as a whole: a study of a week has about 100 MB."""
 
@@ -41,18 +45,25 @@ def is_file(path: Path) -> bool:
     return exists(path) and path.is_file()
 
 
-def read_regular_file(path: Path, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """Read a whole file; pipes and devices are rejected, since they may block or never end.
+def open_regular_file(path: Path) -> io.BufferedReader:
+    """Open a file of a user for reading; pipes and devices are rejected, since they may block or never end.
 
-    Raises OSError if it is unreadable, not a regular file, or larger than `max_bytes`.
+    Raises OSError if it is unreadable, or not a regular file.
     """
     # Opened this way, a pipe does not block; a file is read as usual.
-    with open(path, "rb", opener=_open_nonblocking) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if status.st_size > max_bytes:
-            raise OSError(errno.EFBIG, f"it has {status.st_size >> 20} MiB", str(path))
+    file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def read_regular_file(path: Path, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """Read a whole file of a user; raises OSError as `open_regular_file`, or if it is larger than `max_bytes`."""
+    with open_regular_file(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > max_bytes:
+            problem = f"it has {size >> 20} MiB: expected at most {max_bytes >> 20} MiB"
+            raise OSError(errno.EFBIG, problem, str(path))
         return file.read(max_bytes)
 
 
@@ -95,18 +106,49 @@ def only_process(folder: Path, on_wait: Callable[[], None] = lambda: None) -> It
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces `path` when complete; readers see the old file or the new one."""
+    """Yield a new file that replaces `path` when complete, with its mode; readers see the old file or the new one."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(stat.S_IMODE(path.stat().st_mode) if exists(path) else 0o666 & ~_umask())
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user named: an older one remains until the new one is whole.
+
+    Pipes, devices and standard streams are written to directly. Raises OSError if it cannot be written.
+    """
+    check_output(path)
+    if _is_replaceable(path):
+        with atomic_write(path.resolve()) as file:
+            file.write(content)
+    else:
+        path.write_bytes(content)
+
+
+def check_output(path: Path) -> None:
+    """Raise OSError if `write_output` cannot write this file; changes nothing, and opens no pipe."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if exists(path) and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    if _is_replaceable(path):
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            pass
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Return True if another file can take the place of this one; a link leads to the file that is replaced."""
+    if str(path).startswith(_STREAMS):
+        return False
+    return not exists(path) or (path.is_file() and os.access(path.resolve().parent, os.W_OK))
 
 
 def remove_stale(folder: Path, names: str) -> None:

@@ -27,7 +27,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from polybench.data.disk import remove_folder
+from polybench.data.disk import open_regular_file, remove_folder
 
 T = TypeVar("T")
 """Type of an entry's note, serializable by msgspec."""
@@ -53,7 +53,7 @@ def cache_key(*what: object) -> str:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of the whole content."""
-    with path.open("rb") as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

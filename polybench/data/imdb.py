@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polybench.data.array_chunks import Chunk, Split
+from polybench.data.disk import open_regular_file
 from polybench.errors import BadInput
 
 ARCHIVE, FOLDER = "aclImdb_v1.tar.gz", "aclImdb"
@@ -122,12 +123,12 @@ def _folder_files(folder: Path, splits: Sequence[Split]) -> Iterator[tuple[str, 
     for part in (f"{split}/{sentiment}" for split in splits for sentiment in _SENTIMENTS):
         for path in (folder / part).glob("*_*.txt"):
             if path.is_file():
-                with path.open("rb") as file:
+                with open_regular_file(path) as file:
                     yield f"{FOLDER}/{part}/{path.name}", file.read(_MAX_REVIEW_BYTES + 1)
 
 
 def _archive_files(archive: Path) -> Iterator[tuple[str, bytes]]:
-    with archive.open("rb") as file:
+    with open_regular_file(archive) as file:
         found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
     if found != _ARCHIVE_MD5:
         raise BadInput(

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from polybench.data.array_chunks import Chunk, Pixels, Split
-from polybench.data.disk import is_file
+from polybench.data.disk import is_file, open_regular_file
 from polybench.errors import BadInput
 
 IMAGE_SHAPE = (1, 28, 28)
@@ -66,7 +66,7 @@ def _read_idx(path: Path, entry_shape: tuple[int, ...]) -> Pixels:
     """Return the entries of a file; reads no more than its header announces, however much it unpacks to."""
     axes = 1 + len(entry_shape)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else open_regular_file(path) as file:
             header = file.read(4 + 4 * axes)
             if len(header) < 4 + 4 * axes:
                 raise BadInput(f"{path} is truncated: {len(header)} bytes; {HINT}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from polybench.data.array_chunks import Chunk, Split
+from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
 
 _TRAIN_SHARE = 0.9
@@ -23,7 +24,7 @@ def read(file: Path, split: Split, length: int, vocabulary: int) -> Iterator[Chu
     try:
         if file.stat().st_size > _MAX_BYTES:
             raise BadInput(f"--data {file} is too large: expected at most 1 GiB of text: use a part of it")
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_regular_file(file, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(
             f"--data {file} is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}: expected a text file"

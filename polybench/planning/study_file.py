@@ -146,7 +146,7 @@ def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
     """
     text = read_toml(path)
     study, extra = _parse(text, quick, path.parent, remote=remote)
-    axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
+    axes = {axis: _axis(text, axis, several) for axis, several in extra.sweep.items()}
     published: list[PublishedResult] = []
     _check_machines(text, study, extra, check_remote if remote else resolve)
     if axes:
@@ -156,6 +156,14 @@ def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
         with text.errors_at(("published",)):
             published = published_numbers(_references(path.parent), extra.published)
     return StudyFile(study, StudyFileMetadata(extra.title, published, tags=extra.tags), axes, extra.machines)
+
+
+def _axis(text: TomlText, axis: str, values: list[int | bool]) -> list[int]:
+    """Return the values of a sweep; only those of `augment` may be booleans."""
+    for value in values:
+        if isinstance(value, bool) and axis != "augment":
+            raise text.error(("sweep", axis), f"{axis} has {str(value).lower()}: expected integers, such as [16, 32]")
+    return [int(value) for value in values]
 
 
 def _references(folder: Path) -> Path:

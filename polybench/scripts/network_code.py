@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -63,12 +65,11 @@ def read_weights(model: Model, network: Path, seed: int) -> tuple[dict[str, Any]
     path = network.with_suffix(".npz")
     if not is_file(path):
         return dict(initial_weights(model, seed)), f"initial weights of seed {seed}"
-    read_regular_file(path)
     shapes = model.tensor_shapes()
     try:
-        with np.load(path) as arrays:
+        with np.load(io.BytesIO(read_regular_file(path))) as arrays:
             weights = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise BadInput(f"{path}: not a file of weights: {error}") from error
     found = {name: value.shape for name, value in weights.items()}
     for name in {*shapes, *found}:

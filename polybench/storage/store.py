@@ -216,7 +216,8 @@ def _load(path: Path, type_: type[D], name: str = "") -> D:
     try:
         return decode(read_regular_file(path), type_) if is_document_path(name) else _read(path, type_)
     except (OSError, msgspec.MsgspecError) as error:
-        raise BadInput(f"cannot read the {_kind(type_)} {path}: {error}") from error
+        problem = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot read the {_kind(type_)} {path}: {problem}") from error
 
 
 def _read(path: Path, type_: type[D]) -> D:
@@ -268,9 +269,9 @@ def load_document(name: str, store: Store) -> AnyDocument:
                 return store.load_kind(row.type, name)
         return store.load(name)
     try:
-        return read_document(Path(name).read_bytes())
+        return read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {name}: {error}") from error
+        raise BadInput(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
 
 
 _DISMISSED = "history"

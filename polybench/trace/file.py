@@ -16,13 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 from urllib.parse import quote, unquote
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from polybench.data.disk import open_regular_file
 from polybench.errors import BadInput, format_validation_error
 from polybench.schema.trace import TRACE_SCHEMA, StepRecord, TensorKind, TraceHeader
 
@@ -96,9 +97,11 @@ class Trace:
         self.steps: dict[int, StepRecord] = {}
         self._tensors: dict[tuple[int, TensorKind], dict[str, _Location]] = {}
         try:
-            self._file: BinaryIO = path.open("rb")
+            self._file = open_regular_file(path)
         except OSError as error:
-            raise BadInput(f"cannot read the trace {path}: {error.strerror}") from error
+            raise BadInput(
+                f"cannot read the trace {path}: {error.strerror}: expected a file of polybench.record"
+            ) from error
         try:
             self.header = self._read_entries()
         except BaseException:
@@ -222,11 +225,19 @@ class Trace:
             if version != (1, 0):
                 raise ValueError(f"version {version} of the format")
             shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(self._file)
+            size = location.size - (self._file.tell() - location.offset)
+            _check_axes(shape, dtype)
         except (ValueError, EOFError, SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:
             raise BadInput(f"{self.path}: tensor {name!r} is not a NumPy array: {error}") from error
-        size = location.size - (self._file.tell() - location.offset)
-        if dtype.kind not in _NUMBERS or any(length < 0 for length in shape):
+        if dtype.kind not in _NUMBERS:
             raise BadInput(f"{self.path}: tensor {name!r} has the type {dtype}: expected real numbers")
         if math.prod(shape) * dtype.itemsize != size:
             raise BadInput(f"{self.path}: tensor {name!r} has {size} bytes: expected those of {shape} {dtype}")
         return shape, fortran_order, dtype
+
+
+def _check_axes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise ValueError for a shape in a header that no array has."""
+    if any(type(length) is not int for length in shape):  # a boolean is an int
+        raise ValueError(f"the shape {shape}")
+    np.broadcast_to(np.empty((), dtype), shape)  # NumPy's own limits, without memory

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
 from polybench.trace.file import Array, Trace
 
@@ -18,6 +19,8 @@ Axes = tuple[int, ...]
 
 _EQUAL = 1e-5
 """Largest relative error of tensors that count as equal."""
+
+_MAX_MAP_BYTES = 1 << 24
 
 _MAX_AXES = 6
 """Axes of a weight whose orders are tried."""
@@ -72,9 +75,10 @@ def read_map(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_regular_file(path, _MAX_MAP_BYTES).decode())
     except (OSError, ValueError) as error:
-        raise BadInput(f"--map {path}: {error}") from error
+        problem = getattr(error, "strerror", None) or error
+        raise BadInput(f'--map {path}: {problem}: expected a file of lines "name in A" = "name in B"') from error
     if len({*map(str, table.values())}) < len(table):
         raise BadInput(f"--map {path}: two lines name the same weight of B: expected a line for each")
     if wrong := [name for name, value in table.items() if not isinstance(value, str)]:

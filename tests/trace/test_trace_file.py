@@ -188,3 +188,32 @@ def test_a_map_pairs_what_shapes_do_not_tell(tmp_path: Path) -> None:
     names.write_text('first = "z"\n')
     with pytest.raises(BadInput, match="has no weight 'z'; its weights are: x, y"):
         diff(a, b, names)
+
+
+def _trace_with_header(file: Path, header: str) -> Path:
+    """Write a trace whose weight has this text as its NumPy header."""
+    text = header.encode().ljust(502) + b"\n"
+    array = np.lib.format.magic(1, 0) + len(text).to_bytes(2, "little") + text + bytes(4)
+    with tarfile.open(file, "w") as archive:
+        entries = {"trace.json": encode(HEADER), "000000/weight/w.npy": array, "000000/step.json": encode(STEP)}
+        for name, content in entries.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [f"({'1, ' * 70})", "(True,)", "(1, True)", f"(0, {1 << 70})", f"({1 << 62}, 4, 0)", "(-1,)", "(1.0,)", "(None,)"],
+)
+def test_a_shape_that_no_array_has_is_refused(shape: str, tmp_path: Path) -> None:
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+    with Trace(_trace_with_header(tmp_path / "a", header)) as trace, pytest.raises(BadInput, match="tensor 'w'"):
+        trace.tensor(0, "weight", "w")
+
+
+def test_a_shape_of_one_number_is_read(tmp_path: Path) -> None:
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"
+    with Trace(_trace_with_header(tmp_path / "a", header)) as trace:
+        assert trace.tensor(0, "weight", "w").tolist() == [0.0]
