@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.cli.cluster import TargetOption, UploadOption, check_cluster, reject_upload, run_on_cluster
-from polybench.cli.execute import execute, print_plan
+from polybench.cli.execute import check_output, execute, print_plan
 from polybench.cli.options import OPTIONS, with_options
 from polybench.cli.output import OutputOptions
 from polybench.schema.options import Study
@@ -28,6 +28,7 @@ def compare(
         study = study.quick()
     reject_upload(on, upload=upload)
     if dry_run:
+        check_output(options)
         if on is not None:
             check_cluster(study, (), on, upload=upload)
         print_plan(study, is_remote=on is not None)

@@ -67,21 +67,25 @@ def check_writable(output: Path | None) -> None:
     """Raise BadInput before measuring if the result cannot be written."""
     if output is None:
         return
+    from polybench.data.disk import check_output
+
     try:
-        with output.open("ab"):
-            pass
+        check_output(output)
     except OSError as error:
-        raise BadInput(f"cannot write --output {output}: {error.strerror}") from error
+        raise BadInput(f"cannot write --output {output}: {error.strerror}; name another file") from error
 
 
 def write(text: str | bytes, output: Path | None, fastest: Sequence[Sequence[str]] = ()) -> None:
     """Print text, or write text or bytes to a file; raises PolybenchError if the disk is full, for example.
 
-    `fastest` are the beginnings of the rows that a terminal shows in bold.
+    An older file remains until the new one is whole. `fastest` are the beginnings of the rows that a terminal shows in
+    bold.
     """
+    from polybench.data.disk import write_output
+
     try:
         if output is not None:
-            output.write_bytes(text if isinstance(text, bytes) else text.encode())
+            write_output(output, text if isinstance(text, bytes) else text.encode())
         elif isinstance(text, str):
             print_result(text, fastest)
     except BrokenPipeError:
@@ -103,11 +107,15 @@ def print_and_exit(
 
     `store` is None if the result was not to be saved. `hint` is how to continue an interrupted run; it is
     the last line. The code is the first one if none of them is 130 or 1; a
-    result that could not be saved adds 1.
+    result that could not be saved adds 1. A result that is nowhere else is printed if its file cannot be written.
     """
     has_failed_saves = store is not None and bool(store.failed_saves)
     try:
         write(text, options.output, fastest)
+    except PolybenchError:
+        if options.output is not None and (store is None or has_failed_saves):
+            write(text, None, fastest)
+        raise
     finally:
         saved = [saved_message] if store is not None else []
         interrupted = [f"interrupted; {hint}"] if hint else []

@@ -20,7 +20,14 @@ from polybench.cli.cluster import (
     run_on_cluster,
 )
 from polybench.cli.completion import saved, unfinished
-from polybench.cli.execute import execute, find_checkpoint, print_plan, resume_matching_study, resume_study_by_id
+from polybench.cli.execute import (
+    check_output,
+    execute,
+    find_checkpoint,
+    print_plan,
+    resume_matching_study,
+    resume_study_by_id,
+)
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
 from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
@@ -73,6 +80,7 @@ def run(
     if dry_run and on is not None:
         check_cluster(chosen, machines, on, upload=upload)
     if dry_run:
+        check_output(options, of_study=not axes)
         resumed_id = _find_checkpoint(spec, machines, on, options) if resume else None
         _print_plans(spec, machines, resumed_id, is_remote=is_remote)
     elif axes:

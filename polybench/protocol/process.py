@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -52,8 +52,7 @@ class WorkerProcess:
 
     def __init__(self, environment: Mapping[str, str], log_path: Path, python: Interpreter = OWN_INTERPRETER) -> None:
         self.log_path = log_path
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        self._log = tempfile.TemporaryFile(dir=log_path.parent)  # noqa: SIM115 - `kill` closes it
+        self._log = _open_log(log_path.parent)  # `kill` closes it
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # children may open it again
         requests_read, requests_write = os.pipe()
         responses_read, responses_write = os.pipe()
@@ -272,3 +271,12 @@ def _wait_until_readable(descriptor: int, seconds: float) -> bool:
     poll.register(descriptor, select.POLLIN)
     with interrupts.interruptible():
         return seconds > 0 and bool(poll.poll(min(seconds, _MAX_POLL_SECONDS) * 1000))
+
+
+def _open_log(folder: Path) -> BinaryIO:
+    """Open a file without a name, in the folder of logs if possible: no log is worth a measurement."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError:  # the folder became a file, for example
+        return tempfile.TemporaryFile()

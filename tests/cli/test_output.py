@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.cli.output import exit_code
+from polybench.cli.output import OutputOptions, exit_code, print_and_exit
+from polybench.errors import PolybenchError
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Result
 from polybench.storage.store import Store
@@ -79,3 +80,34 @@ def test_a_failed_command_leaves_no_file(arguments: list[str], own_folders: Path
 def test_an_output_that_cannot_be_written_is_bad_input(command: list[str], own_folders: Path) -> None:
     Store(own_folders / "results").save(study(measured("torch/cpu", 0.01)))
     assert "cannot write --output" in refused(*command, "--output", own_folders / "no" / "x.html")
+
+
+def test_a_result_that_is_nowhere_else_is_printed_if_its_file_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = OutputOptions(output=tmp_path / "removed" / "result.txt")
+    with pytest.raises(PolybenchError, match="cannot write"):
+        print_and_exit("the table\n", options, None, "saved", 0)
+    assert capsys.readouterr().out == "the table\n"
+    with pytest.raises(PolybenchError, match="cannot write"):
+        print_and_exit("the table\n", options, Store(tmp_path), "saved; show it", 0)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "saved; show it" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--columns", "nope", "unknown column 'nope'"),
+        ("--format", "pdf", "unknown format 'pdf'"),
+        ("--output", "missing/result.txt", "cannot write --output missing/result.txt: No such file or directory; name"),
+        ("--output", ".", "cannot write --output .: Is a directory"),
+    ],
+)
+def test_a_dry_run_refuses_an_output_that_the_run_would_refuse(
+    option: str, value: str, problem: str, own_folders: Path
+) -> None:
+    (own_folders / "study.toml").write_text('engines = ["fake"]\ndata = "synthetic"\n')
+    for command in (("compare", "--engines", "fake", "--data", "synthetic"), ("run", own_folders / "study.toml")):
+        assert problem in refused(*command, "--dry-run", option, value)

@@ -307,3 +307,11 @@ def test_the_middle_of_a_very_large_log_is_cut(tmp_path: Path) -> None:
     assert len(content) == 1 << 22
     assert content.startswith(b"begin")
     assert content.endswith(b"the end\n")
+
+
+def test_a_worker_starts_without_a_folder_for_its_log(tmp_path: Path) -> None:
+    """The results folder became a file during the study."""
+    (tmp_path / "results").write_text("")
+    with WorkerProcess({}, tmp_path / "results" / "logs" / "worker.log") as process:
+        assert not process.has_ended
+    assert (tmp_path / "results").read_text() == ""

@@ -132,6 +132,21 @@ def test_a_deleted_results_folder_is_created_again(tmp_path: Path) -> None:
     assert saved(folder).results[0].is_measured
 
 
+def test_a_results_folder_that_becomes_a_file_stops_no_study(tmp_path: Path) -> None:
+    """The second process starts without a folder for its log, and the result is saved elsewhere."""
+    folder, store = tmp_path / "results", Store(tmp_path / "results")
+
+    def replace_folder() -> None:
+        shutil.rmtree(folder)
+        folder.write_text("a file")
+
+    result = run("fake", listener=CallbackOnStage("round 2", replace_folder), store=store, processes=2)
+    assert result.results[0].is_measured
+    assert "saved a copy to" in store.failed_saves[result.id]
+    Path(store.failed_saves[result.id].rpartition("saved a copy to ")[2]).unlink()
+    assert folder.read_text() == "a file"
+
+
 def test_results_that_cannot_be_saved_are_returned_with_a_warning(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     store = Store(tmp_path)
