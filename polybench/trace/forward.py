@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.padding import NO_PADDING, Sides, same_in_tensorflow
 from polybench.schema.trace import TensorKind
+from polybench.trace.batches import decode_labels, with_shape, without_single_axes
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import Pair, relative_error
 
@@ -89,14 +89,11 @@ def read_step(trace: Trace, model: Model, pairs: Sequence[Pair], *, is_b: bool) 
     if len(names) < 2:
         raise BadInput(f"{trace.path} has no batch: pass batch=(inputs, labels) to `step`")
     images, labels = (trace.tensor(0, "batch", name) for name in names[:2])
-    same_axes = images.ndim == 1 + len(model.input_shape)
-    for axes in itertools.permutations(range(1, images.ndim)) if same_axes else ():
-        if images.transpose(0, *axes).shape[1:] == model.input_shape:
-            images = images.transpose(0, *axes)
-            break
-    else:
+    shape = (len(images) if images.ndim else 0, *model.input_shape)
+    moved = with_shape(without_single_axes(images), (shape[0], *(length for length in shape[1:] if length != 1)))
+    if (found := next(moved, None)) is None:
         raise BadInput(f"{trace.path}: inputs have the shape {images.shape}: expected (batch, {model.input_shape})")
-    labels = labels.argmax(axis=-1) if labels.dtype.kind == "f" and labels.ndim > 1 else labels.astype("int64")
+    images, labels = found.reshape(shape), decode_labels(labels).astype("int64")
     loss = trace.steps[0].loss
     return Recorded(np.nan if loss is None else loss, weights, gradients, images, labels)
 
