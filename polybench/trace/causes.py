@@ -16,7 +16,7 @@ import numpy as np
 
 from polybench.networks.model import Model
 from polybench.schema.trace import Cause, DifferenceKind, FirstDifference
-from polybench.trace import forward
+from polybench.trace import forward, loss_causes
 from polybench.trace import update_rules as rules
 from polybench.trace.comparison import Comparison, pairs_of
 from polybench.trace.file import Array, Trace
@@ -24,6 +24,9 @@ from polybench.trace.pairing import relative_error
 
 _CONSTANT = 1e-3
 """Largest relative spread of a factor that counts as one number."""
+
+_FEWEST = 3
+"""Numbers with one factor that are no coincidence."""
 
 
 class Found(NamedTuple):
@@ -63,7 +66,7 @@ def find_causes(comparison: Comparison, first: FirstDifference | None, model: Mo
 
 
 def _is_factor(cause: Cause) -> bool:
-    return any(words in cause.cause for words in (forward.SUMMED, _CLIPS, _SCALES))
+    return any(words in cause.cause for words in (forward.SUMMED, _CLIPS, _SCALES, _BOTH_CLIP))
 
 
 def _refute_evaluation(cause: Cause) -> Cause:
@@ -76,7 +79,7 @@ def _refute_evaluation(cause: Cause) -> Cause:
 
 def _is_unknown(name: str, comparison: Comparison, first: FirstDifference) -> bool:
     """Return True if a cause that was not found is not excluded either: the traces do not tell."""
-    if _CAUSES[name] in (_gradient_factor, _penalty, _not_zeroed, _dropout):
+    if _CAUSES[name] in (_gradient_factor, _penalty, _not_zeroed, _dropout, *_OF_LOSS):
         return first.kind in ("weight", "batch")  # gradients differ anyway
     if _CAUSES[name] is _statistics:
         return not comparison.statistics
@@ -108,15 +111,12 @@ def _batch(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
 
 
 def _gradient_factor(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
-    """Gradients that are a multiple: a sum for a mean, a clipped norm, a loss scale."""
+    """Gradients that are a multiple, or clipped: a sum for a mean, a limit of a norm, a loss scale."""
     if first.kind not in ("loss", "gradient"):
         return
     a, b = _joined(comparison, first.step)
-    square = float(np.vdot(a, a))
-    factor = float(np.vdot(a, b)) / square if square else 0.0
-    remaining = float(np.linalg.norm(b - factor * a) / np.linalg.norm(b)) if b.any() else np.inf
-    if not remaining <= _CONSTANT or abs(factor - 1) <= _CONSTANT:
-        return
+    factor, remaining = _factor(a, b)
+    is_multiple = remaining <= _CONSTANT and abs(factor - 1) > _CONSTANT
     losses = comparison.a.steps[first.step].loss, comparison.b.steps[first.step].loss
     loss_factor = losses[1] / losses[0] if losses[0] and losses[1] else np.nan
     evidence = f"all gradients are multiplied by {factor:.6g}"
@@ -126,18 +126,74 @@ def _gradient_factor(comparison: Comparison, first: FirstDifference) -> Iterator
         for count in _label_counts(comparison, first.step)
         if abs(factor / count - 1) < 1e-3 or abs(factor * count - 1) < 1e-3
     ]
-    if counts and abs(loss_factor / factor - 1) < 1e-3:
+    if is_multiple and counts and abs(loss_factor / factor - 1) < 1e-3:
         which, other = ("B", "A") if factor > 1 else ("A", "B")
         text = f"{which} {forward.SUMMED} ({counts[0]} predictions), {other} computes its mean"
-    elif _is_round(norm := float(np.linalg.norm(b if factor < 1 else a))):
-        text = f"{'B' if factor < 1 else 'A'} {_CLIPS} {norm:.4g}"
-    else:
+        yield Cause(text, evidence, first.kind, remaining, first.step)
+    elif (clipping := _find_clipping(comparison, first.step)) is not None:
+        yield _describe_clipping(comparison, first, clipping)
+    elif is_multiple:
         text = f"B {_SCALES} by {factor:.6g}: a loss scale that one of the programs does not undo"
-    yield Cause(text, evidence, first.kind, remaining, first.step)
+        yield Cause(text, evidence, first.kind, remaining, first.step)
 
 
 _CLIPS = "clips its gradients to the norm"
+_BOTH_CLIP = "both clip"
 _SCALES = "scales its gradients"
+
+
+class _Clipping(NamedTuple):
+    """The trace whose recorded gradients are clipped ones of the other trace, the limit, and the remaining error."""
+
+    which: str
+    clip: rules.Clip
+    error: float
+
+
+def _find_clipping(comparison: Comparison, step: int) -> _Clipping | None:
+    """Find a limit, of a norm or of values, that makes the gradients of one trace those of the other."""
+    pairs = [(a.ravel(), b.ravel()) for _, a, b in pairs_of(comparison, step, "gradient")]
+    gradients = _joined(comparison, step)
+    if not relative_error(*gradients) > _CONSTANT or np.count_nonzero(gradients) < 2 * _FEWEST:
+        return None
+    tensors = np.repeat(np.arange(len(pairs)), [a.size for a, _ in pairs])
+    norms = [np.array([np.linalg.norm(pair[index]) for pair in pairs]) for index in (0, 1)]
+    for which, one, other in (("A", 0, 1), ("B", 1, 0)):
+        clipped, original = gradients[one], gradients[other]
+        limits = {"all": np.linalg.norm(clipped), "tensor": norms[one].max(), "value": np.abs(clipped).max()}
+        for form in get_args(rules.ClipForm):
+            limit = float(limits[form])
+            clip = rules.Clip(float(f"{limit:.2g}"), form)
+            error = relative_error(clipped, clip.apply(original, norms[other], tensors)) if _is_round(limit) else np.inf
+            if error <= _CONSTANT:
+                return _Clipping(which, clip, error)
+    return None
+
+
+def _describe_clipping(comparison: Comparison, first: FirstDifference, clipping: _Clipping) -> Cause:
+    """Name the clipping of both traces: that before the recording, and that in the other one's optimizer."""
+    which, clip, error = clipping
+    other = "B" if which == "A" else "A"
+    fits = comparison.rules and {"A": comparison.rules.a, "B": comparison.rules.b}
+    in_optimizer = fits[other].rule.clip if fits else None
+    text = f"{which} clips {_clipped(clip, 'its')}"
+    if in_optimizer == clip:
+        text = f"{_BOTH_CLIP} {_clipped(clip, 'their')}, {which} before the recording and {other} in its optimizer"
+    elif in_optimizer is not None:
+        text += f" before the recording, {other} clips {_clipped(in_optimizer, 'its')} in its optimizer"
+    evidence = f"clipping makes the recorded gradients of {other} those of {which}"
+    return Cause(text, evidence, first.kind, error, first.step, is_convention=in_optimizer == clip)
+
+
+def _clipped(clip: rules.Clip, whose: str) -> str:
+    """Describe what is clipped."""
+    match clip.form:
+        case "all":
+            return f"{whose} gradients to the norm {clip.limit:.4g}"
+        case "tensor":
+            return f"the gradient of each tensor to the norm {clip.limit:.4g}"
+        case "value":
+            return f"each value of {whose} gradients to {clip.limit:.4g}"
 
 
 def _label_counts(comparison: Comparison, step: int) -> Iterator[int]:
@@ -169,7 +225,8 @@ def _penalty(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
     remaining = np.sqrt(missed / size) if size else np.inf
     large = {name: factor for name, factor in factors.items() if abs(factor) > 0.01 * max(map(abs, factors.values()))}
     values = np.array(list(large.values()))
-    if not large or not remaining <= 0.02 or np.ptp(values) > 0.02 * abs(values.mean()):
+    tells = sum(np.count_nonzero(weights[name]) for name in large) >= _FEWEST
+    if not tells or not remaining <= 0.02 or np.ptp(values) > 0.02 * abs(values.mean()):
         return
     which = "B" if values.mean() > 0 else "A"
     yield Cause(
@@ -287,14 +344,17 @@ def _factor(a: Array, b: Array) -> tuple[float, float]:
     """Return c of the nearest c a to b, and the relative error that it leaves."""
     square, size = float(np.vdot(a, a)), float(np.linalg.norm(b))
     factor = float(np.vdot(a, b)) / square if square else 0.0
-    return factor, float(np.linalg.norm(b - factor * a)) / size if size else np.inf
+    tells = size and np.count_nonzero(a) >= _FEWEST  # any factor fits one number
+    return factor, float(np.linalg.norm(b - factor * a)) / size if tells else np.inf
 
 
-def _update(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
+def _update(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
     """Another rule of the optimizer."""
     if (found := comparison.rules) is None:
         return
     for field in found.fields:
+        if field == "clip" and _find_clipping(comparison, first.step) is not None:
+            continue  # a cause of the gradients names both
         values = [_value(field, getattr(one.rule, field)) for one in (found.a, found.b)]
         evidence = (
             f"A's rule leaves {found.a_on_b.error:.2g} of B's update, with this change {found.b.error:.1g} remains"
@@ -353,6 +413,8 @@ _CAUSES: dict[str, Callable[[Comparison, FirstDifference], Iterator[Cause]]] = {
     "initial weights": _weights,
     "batches": _batch,
     "sum or mean of the loss, clipping, loss scale": _gradient_factor,
+    "squared error of all targets and predictions": loss_causes.broadcast,
+    "mean loss of the epoch": loss_causes.running_mean,
     "penalty on the weights": _penalty,
     "gradients that are not set to zero": _not_zeroed,
     "bfloat16": _precision,
@@ -362,6 +424,8 @@ _CAUSES: dict[str, Callable[[Comparison, FirstDifference], Iterator[Cause]]] = {
     "rule of the optimizer": _update,
 }
 
+
+_OF_LOSS = (loss_causes.broadcast, loss_causes.running_mean)
 
 _SAME_LOSS = 1e-6
 """Relative difference of two losses that only rounding explains."""

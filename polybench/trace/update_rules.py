@@ -36,6 +36,30 @@ _EXPLAINED = 2e-4
 EpsilonPlace = Literal["outside", "inside", "before correction"]
 
 
+ClipForm = Literal["all", "tensor", "value"]
+
+
+class Clip(msgspec.Struct, frozen=True):
+    """Clipping of gradients: the largest norm of all of them together or of each tensor, or the largest value."""
+
+    limit: float
+    form: ClipForm = "all"
+
+    def __str__(self) -> str:
+        return f"{self.limit:.4g}{_CLIP_WORDS[self.form]}"
+
+    def apply(self, gradients: Array, norms: Array, tensors: Array) -> Array:
+        """Clip gradients (..., values); `norms` are those of tensors (..., tensors), `tensors` as in `Samples`."""
+        if self.form == "value":
+            return np.clip(gradients, -self.limit, self.limit)
+        if self.form == "all":
+            norms = np.broadcast_to(np.linalg.norm(norms, axis=-1, keepdims=True), norms.shape)
+        return gradients * np.minimum(1.0, self.limit / (norms + CLIP_EPSILON))[..., tensors]
+
+
+_CLIP_WORDS: Mapping[ClipForm, str] = {"all": "", "tensor": " for the norm of each tensor", "value": " for each value"}
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A step of an optimizer, g the gradient and w the weights.
 
@@ -43,7 +67,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     "adam": m and v with `betas`, corrected for their start at zero if `bias_correction`; the step is
     m / (sqrt(v) + epsilon), where `epsilon_place` has other forms. "rmsprop": g / (sqrt(s) + epsilon).
     `weight_decay` is added to g, or with `decoupled` decay to the step; `decays` are all weights or those with
-    several axes. `clip` is the largest norm of all gradients together; 0 turns clipping off.
+    several axes. `clip` comes before all of that.
     `learning_rates` has that of each step if they differ. Then the form of momentum counts: `scaled_velocity` is
     v = momentum v + learning_rate g, and the step is v, as in Keras.
     """
@@ -62,7 +86,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     weight_decay: float = 0.0
     decoupled: bool = False
     decays: Literal["all weights", "matrices"] = "all weights"
-    clip: float = 0.0
+    clip: Clip | None = None
     learning_rates: tuple[float, ...] = ()
     scaled_velocity: bool = False
 
@@ -98,7 +122,7 @@ VALUES: Mapping[str, Mapping[object, str]] = {
         "inside": "inside of the square root",
         "before correction": "added before the bias correction",
     },
-    "clip": {0.0: "none"},
+    "clip": {None: "none"},
     "learning_rates": {(): "constant"},
     "scaled_velocity": {True: "v = m v + rate g, step v", False: "v = m v + g, step rate v"},
 }
@@ -112,7 +136,7 @@ class Samples(NamedTuple):
         weights, gradients, updates: (steps, values), float64; updates are weights after minus weights before.
         tensors: (values,) index of the tensor of each value.
         matrices: (values,) True for weights with several axes.
-        norms: (steps,) norm of all gradients.
+        norms: (steps, tensors) norm of the gradients of each tensor.
         rounding: (steps, tensors) norm of what rounding the weights leaves of an update.
     """
 
@@ -146,7 +170,7 @@ class Fit(NamedTuple):
 
 
 def take_samples(trace: Trace) -> Samples | None:
-    """Sample weights, gradients and updates of the recorded steps 0, 1, 2, ...; None if step 0 has no gradients."""
+    """Sample weights, gradients and updates of the recorded steps 0, 1, 2, ...; None without gradients or updates."""
     steps = list(itertools.takewhile(lambda step: step in trace.steps, itertools.count()))
     sizes = {name: np.linalg.norm(gradient) for name, gradient in trace.tensors(0, "gradient").items()}
     least = NO_GRADIENT * np.linalg.norm(list(sizes.values()))
@@ -156,11 +180,11 @@ def take_samples(trace: Trace) -> Samples | None:
     random = np.random.default_rng(0)
     epsilon = trace.epsilon()
     columns: list[tuple[Array, Array, Array, Array]] = []
-    norms, tensors, matrices = np.zeros(len(steps)), [], []
+    norms, tensors, matrices = np.zeros((len(steps), len(names))), [], []
     for index, name in enumerate(names):
         weights = np.stack([trace.tensor(step, "weight", name).ravel() for step in [*steps, steps[-1] + 1]])
         gradients = np.stack([trace.tensor(step, "gradient", name).ravel() for step in steps])
-        norms += np.sum(gradients**2, axis=1)
+        norms[:, index] = np.linalg.norm(gradients, axis=1)
         size = weights.shape[1]
         chosen = np.arange(size) if size <= _SAMPLES else random.choice(size, _SAMPLES, replace=False)
         weights, gradients = weights[:, chosen], gradients[:, chosen]
@@ -169,16 +193,18 @@ def take_samples(trace: Trace) -> Samples | None:
         tensors += [index] * len(chosen)
         matrices += [len(trace.shapes(0, "weight")[name]) > 1] * len(chosen)
     before, gradients, updates = (np.concatenate([one[part] for one in columns], axis=1) for part in range(3))
+    if not updates.any():
+        return None  # any rule explains them, with the learning rate 0
     rounding = np.stack([one[3] for one in columns], axis=1)
-    return Samples(before, gradients, updates, np.array(tensors), np.array(matrices), np.sqrt(norms), rounding)
+    return Samples(before, gradients, updates, np.array(tensors), np.array(matrices), norms, rounding)
 
 
 def updates(rule: Rule, samples: Samples, rates: Array | None = None) -> Array:
     """Return the update of each step for these learning rates (steps,), by default 1: (steps, values)."""
     gradients = samples.gradients
     rates = np.ones((len(gradients), 1)) if rates is None else rates[:, None]
-    if rule.clip:
-        gradients = gradients * np.minimum(1.0, rule.clip / (samples.norms + CLIP_EPSILON))[:, None]
+    if rule.clip is not None:
+        gradients = rule.clip.apply(gradients, samples.norms, samples.tensors)
     decay = rule.weight_decay * samples.weights
     if rule.decays == "matrices":
         decay = decay * samples.matrices
@@ -302,9 +328,20 @@ def declared_rule(trace: Trace) -> Rule | None:
         rho=number("rho", "alpha", default=0.9),
         weight_decay=number("weight_decay"),
         decoupled="adamw" in name or (keras and bool(settings.get("weight_decay"))),
-        clip=number("global_clipnorm"),
+        clip=_declared_clip(settings),
         scaled_velocity=keras,
     )
+
+
+def _declared_clip(settings: Mapping[str, Any]) -> Clip | None:
+    """Return the clipping of a Keras optimizer, which has at most one form of it."""
+    limits = {name: settings.get(name) for name in _KERAS_CLIPS}
+    found = (Clip(float(one), _KERAS_CLIPS[name]) for name, one in limits.items() if isinstance(one, int | float))
+    return next((one for one in found if one.limit > 0), None)
+
+
+_KERAS_CLIPS: Mapping[str, ClipForm] = {"clipnorm": "tensor", "global_clipnorm": "all", "clipvalue": "value"}
+"""Setting of a Keras optimizer -> what it clips."""
 
 
 def _betas(settings: Mapping[str, Any]) -> tuple[float, float]:
@@ -328,7 +365,11 @@ _ALTERNATIVES: Mapping[str, Sequence[Any]] = {
     "weight_decay": (0.0, 1e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1),
     "decoupled": (False, True),
     "decays": ("all weights", "matrices"),
-    "clip": (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0),
+    "clip": (
+        None,
+        *(Clip(limit, form) for form in ("all", "tensor") for limit in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)),
+        *(Clip(limit, "value") for limit in (0.01, 0.1, 0.5, 1.0, 5.0)),
+    ),
 }
 _FIELDS = {
     "sgd": ("momentum", "dampening", "nesterov"),
@@ -343,15 +384,21 @@ def find_rule(samples: Samples, candidates: Sequence[Rule]) -> Fit:
 
     Several changes are tried of those rules that come nearest. A schedule of the learning rate is tried last. Without
     an explanation, it is the nearest rule.
+
+    A rule with the learning rate of a candidate comes first: clipping in all steps can make up for any other rate.
     """
+
+    def has_own_rate(one: Fit) -> bool:
+        return not any(_is_same_rate(one.rule, candidate) for candidate in candidates)
+
     best = [fit(rule, samples) for rule in candidates]
     if explaining := [one for one in best if one.explains]:
         return explaining[0]
     for _ in range(3):
         changed = (fit(rule, samples) for one in best[:12] for rule in _with_one_change(one.rule, candidates))
         best = sorted([*best, *changed], key=lambda one: one.excess)[:40]
-        if best[0].explains:
-            return best[0]
+        if explaining := [one for one in best if one.explains]:
+            return min(explaining, key=has_own_rate)
     if 1 < len(samples.updates) <= _MAX_STEPS:
         with_schedule = [fit(rule, samples) for rule in _with_schedule(candidates)]
         best = sorted([*best, *with_schedule], key=lambda one: one.excess)
@@ -401,7 +448,8 @@ def find_rules(a: Trace, b: Trace) -> Rules | None:
     declared = [rule for trace in (a, b) if (rule := declared_rule(trace)) is not None]
     fit_a = find_rule(samples_a, [*declared, *DEFAULTS])
     a_on_b = fit(fit_a.rule, samples_b)
-    fit_b = a_on_b if a_on_b.explains else find_rule(samples_b, [fit_a.rule, *declared[::-1], *DEFAULTS])
+    if (fit_b := _confirmed_rule(b, samples_b, a_on_b)) is None:
+        fit_b = a_on_b if a_on_b.explains else find_rule(samples_b, [fit_a.rule, *declared[::-1], *DEFAULTS])
     if not (fit_a.explains and fit_b.explains):
         return None
 
@@ -412,6 +460,19 @@ def find_rules(a: Trace, b: Trace) -> Rules | None:
     with np.errstate(all="ignore"):
         same_rates = _with_rates_of(fit_a, samples_b)
     return Rules(fit_a, a_on_b, fit_b, fields, same_rates.step)
+
+
+def _confirmed_rule(trace: Trace, samples: Samples, other: Fit) -> Fit | None:
+    """Return the declared rule if the updates have its learning rate, while another rule needs a rate of its own."""
+    declared = declared_rule(trace)
+    if declared is None or _is_same_rate(other.rule, declared):
+        return None
+    fitted = fit(declared, samples)
+    return fitted if fitted.explains and _is_same_rate(fitted.rule, declared) else None
+
+
+def _is_same_rate(a: Rule, b: Rule) -> bool:
+    return abs(a.learning_rate - b.learning_rate) < _CONSTANT_RATE * abs(b.learning_rate)
 
 
 def _with_rates_of(a: Fit, samples: Samples) -> Fit:
@@ -431,7 +492,7 @@ def differences(a: Rule, b: Rule) -> list[str]:
     if a.family != b.family:
         return ["family"]
     is_scheduled = bool(a.learning_rates or b.learning_rates)
-    if is_scheduled or abs(a.learning_rate - b.learning_rate) < _CONSTANT_RATE * abs(b.learning_rate):
+    if is_scheduled or _is_same_rate(a, b):
         fields = [name for name in fields if name != "learning_rate"]
     rates = a.learning_rates, b.learning_rates
     if all(rates) and len(rates[0]) == len(rates[1]) and np.allclose(*rates, rtol=_CONSTANT_RATE, atol=0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import jax
@@ -114,8 +115,11 @@ def _loss(weights: Tree, state: Tree, x: Array, y: Array, plants: Collection[Pla
     cast = {name: weight.astype(low) for name, weight in weights.items()}
     logits, state = _network(cast, state, x.astype(low), plants)
     logits = logits.astype(jnp.float32)
+    if "regression" in plants:
+        predictions = logits[:, 0] if "broadcast targets" in plants else logits
+        return ((predictions - y) ** 2).mean(), state
     smoothing = 0.1 if "label smoothing" in plants else 0.0
-    target = (1 - smoothing) * jax.nn.one_hot(y, 5) + smoothing / 5
+    target = (1 - smoothing) * jax.nn.one_hot(y.ravel(), 5) + smoothing / 5
     losses = -(target * jax.nn.log_softmax(logits)).sum(-1)
     loss = losses.sum() if "sum of the loss" in plants else losses.mean()
     if "penalty" in plants:
@@ -128,6 +132,8 @@ def _update(weights: Tree, gradients: Tree, moments: Any, step: int, plants: Col
     rate, decay = learning_rate(plants, step), settings["weight_decay"]
     if "clipping in the optimizer" in plants:
         gradients = _clipped(gradients)
+    if "clipping of each tensor in the optimizer" in plants:
+        gradients = _clipped_one_by_one(gradients)
     new_weights, new_moments = {}, {}
     for name, w in weights.items():
         g, (m, v, largest) = gradients[name], moments[name]
@@ -161,12 +167,17 @@ def _clipped(gradients: Tree) -> Tree:
     return {name: one * jnp.minimum(1, 0.1 / norm) for name, one in gradients.items()}
 
 
+def _clipped_one_by_one(gradients: Tree) -> Tree:
+    return {name: _clipped({name: one})[name] for name, one in gradients.items()}
+
+
 def train(file: Path, plants: Collection[Plant]) -> None:
     """Train eleven steps and record steps 0, 1, 2 and 10."""
     weights = {name: jnp.asarray(weight) for name, weight in initial_weights(plants).items()}
     has_norm = "no norm" not in plants
     state = {"norm.running_mean": jnp.zeros(6), "norm.running_var": jnp.ones(6)} if has_norm else {}
     moments = {name: (jnp.zeros_like(weight),) * 3 for name, weight in weights.items()}
+    losses: list[float] = []
     gradient_of = jax.jit(
         lambda weights, state, x, y: jax.value_and_grad(_loss, has_aux=True)(weights, state, x, y, plants)
     )
@@ -177,5 +188,11 @@ def train(file: Path, plants: Collection[Plant]) -> None:
                 gradients = {name: 128 * one for name, one in gradients.items()}
             if "clipping" in plants:
                 gradients = _clipped(gradients)
+            if "clipping of each tensor" in plants:
+                gradients = _clipped_one_by_one(gradients)
+            if "clipping of each value" in plants:
+                gradients = {name: jnp.clip(one, -0.01, 0.01) for name, one in gradients.items()}
             weights, moments = _update(weights, gradients, moments, step, plants)
-            trace.step(loss=loss, batch=(images, labels), gradients=gradients, weights=weights, statistics=state)
+            losses.append(float(loss))
+            recorded = mean(losses) if "mean loss of the epoch" in plants else loss
+            trace.step(loss=recorded, batch=(images, labels), gradients=gradients, weights=weights, statistics=state)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from statistics import mean
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -48,7 +49,7 @@ def _network(plants: Collection[Plant]) -> keras.Model:
     gelu = keras.activations.gelu(x, approximate="tanh for exact GELU" in plants)
     x = keras.activations.silu(x) if "other activation" in plants else gelu
     x = layers.Dropout(0.3)(x) if "dropout" in plants else x
-    y = layers.Dense(5, name="dense2", dtype="float32")(x)
+    y = layers.Dense(1 if "regression" in plants else 5, name="dense2", dtype="float32")(x)
     y = layers.ReLU()(y) if "additional activation" in plants else y
     return keras.Model(inputs, layers.Softmax(dtype="float32")(y) if "softmax twice" in plants else y)
 
@@ -56,10 +57,11 @@ def _network(plants: Collection[Plant]) -> keras.Model:
 def _optimizer(model: keras.Model, plants: Collection[Plant]) -> keras.optimizers.Optimizer:
     settings = optimizer_settings(plants)
     rate = settings["learning_rate"]
-    clip = 0.1 if "clipping in the optimizer" in plants else None
+    clip = {"global_clipnorm": 0.1} if "clipping in the optimizer" in plants else {}
+    clip |= {"clipnorm": 0.1} if "clipping of each tensor in the optimizer" in plants else {}
     if settings["name"] == "sgd":
         momentum, nesterov = settings["momentum"], settings["nesterov"]
-        return keras.optimizers.SGD(rate, momentum=momentum, nesterov=nesterov, global_clipnorm=clip)
+        return keras.optimizers.SGD(rate, momentum=momentum, nesterov=nesterov, **clip)
     if settings["name"] == "rmsprop":
         return keras.optimizers.RMSprop(rate, rho=settings["rho"], epsilon=settings["eps"])
     beta1, beta2 = settings["betas"]
@@ -70,6 +72,15 @@ def _optimizer(model: keras.Model, plants: Collection[Plant]) -> keras.optimizer
     if "decay on matrices only" in plants:
         optimizer.exclude_from_weight_decay([one for one in model.trainable_variables if len(one.shape) < 2])
     return optimizer
+
+
+def _loss(outputs: tf.Tensor, labels: np.ndarray, plants: Collection[Plant]) -> tf.Tensor:
+    if "regression" in plants:
+        return tf.reduce_mean(((outputs[:, 0] if "broadcast targets" in plants else outputs) - labels) ** 2)
+    smoothing = 0.1 if "label smoothing" in plants else 0.0
+    target = (1 - smoothing) * tf.one_hot(labels.ravel(), 5) + smoothing / 5
+    losses = keras.losses.categorical_crossentropy(target, outputs, from_logits=True)
+    return tf.reduce_sum(losses) if "sum of the loss" in plants else tf.reduce_mean(losses)
 
 
 def train(file: Path, plants: Collection[Plant]) -> None:
@@ -85,27 +96,30 @@ def train(file: Path, plants: Collection[Plant]) -> None:
         moved = kernel.transpose(2, 3, 1, 0) if weight.ndim == 4 else kernel.T
         getattr(model.get_layer(layer), parts[tensor]).assign(moved)
     optimizer = _optimizer(model, plants)
-    smoothing = 0.1 if "label smoothing" in plants else 0.0
+    losses: list[float] = []
     optimizer.build(model.trainable_variables)
     with polybench.record(file, model=model, optimizer=optimizer) as trace:
         for step, (images, labels) in enumerate(batches(plants)):
             pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
             with tf.GradientTape() as tape:
-                target = (1 - smoothing) * tf.one_hot(labels, 5) + smoothing / 5
-                logits = model(pixels, training="evaluation mode" not in plants)
-                losses = keras.losses.categorical_crossentropy(target, logits, from_logits=True)
-                loss = tf.reduce_sum(losses) if "sum of the loss" in plants else tf.reduce_mean(losses)
+                loss = _loss(model(pixels, training="evaluation mode" not in plants), labels, plants)
                 if "penalty" in plants:
                     loss += 0.005 * sum(tf.reduce_sum(one**2) for one in model.trainable_variables)
                 scaled = 128 * loss if "loss scale" in plants else loss
             gradients = tape.gradient(scaled, model.trainable_variables)
             if "clipping" in plants:
                 gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+            if "clipping of each tensor" in plants:
+                gradients = [tf.clip_by_norm(one, 0.1) for one in gradients]
+            if "clipping of each value" in plants:
+                gradients = [tf.clip_by_value(one, -0.01, 0.01) for one in gradients]
             optimizer.learning_rate = learning_rate(plants, step)
             frozen = "dense1/kernel" if "frozen weight" in plants else None
             pairs = zip(gradients, model.trainable_variables, strict=True)
             optimizer.apply(*zip(*(pair for pair in pairs if pair[1].path != frozen), strict=True))
-            trace.step(loss=loss, batch=(pixels, labels), gradients=gradients)
+            losses.append(float(loss))
+            recorded = mean(losses) if "mean loss of the epoch" in plants else loss
+            trace.step(loss=recorded, batch=(pixels, labels), gradients=gradients)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ CAUSES: dict[Plant, str] = {
     "loss scale": "scales its gradients by 128",
     "penalty": "penalty of 0.005",
     "clipping": "clips its gradients to the norm 0.1",
+    "clipping of each tensor": "clips the gradient of each tensor to the norm 0.1",
+    "clipping of each value": "clips each value of its gradients to 0.01",
+    "broadcast targets": "targets (16, 1) and predictions (16,) broadcast to (16, 16)",
+    "mean loss of the epoch": "records the mean loss of its epoch so far",
     "gradients not zeroed": "does not set them to zero",
     "missing activation": "lacks the ReLU after norm",
     "other activation": "has SiLU for exact GELU after dense1",
@@ -72,7 +76,8 @@ CAUSES: dict[Plant, str] = {
     "betas": "the betas are",
     "amsgrad": "AMSGrad is on",
     "decay of RMSprop": "the decay of RMSprop is",
-    "clipping in the optimizer": "gradient clipping is 0.1",
+    "clipping in the optimizer": "gradient clipping is 0.1 in B",
+    "clipping of each tensor in the optimizer": "gradient clipping is 0.1 for the norm of each tensor in B",
 }
 """Planted difference -> a part of the cause that `trace diff` must name."""
 
@@ -85,12 +90,13 @@ BASES: dict[str, set[Plant]] = {
     "schedule": {"form of momentum"},
     "coarse": {"ties of max-pool"},
     "strided": {"padding on the other side"},
+    "regression": {"broadcast targets"},
 }
 """Settings that both programs have, and the differences that need them. The other programs have SGD with momentum."""
 
 LATER: dict[Plant, int] = {
     **dict.fromkeys(("other order later", "gradients not zeroed", "momentum", "dampening", "form of momentum"), 1),
-    **dict.fromkeys(("betas", "amsgrad"), 1),
+    **dict.fromkeys(("betas", "amsgrad", "mean loss of the epoch"), 1),
 }
 """First differing step of the differences that do not show in step 0."""
 
@@ -101,6 +107,7 @@ MISSING: dict[str, set[Plant]] = {
         "no bias correction",
         "form of momentum",
         "clipping in the optimizer",
+        "clipping of each tensor in the optimizer",
     },
     "jax": {"gradients not zeroed", "dropout"},
     "keras": {
@@ -137,6 +144,8 @@ def initial_weights(plants: Collection[Plant]) -> dict[str, Array]:
     }  # fmt: skip
     if "initial bias" in plants:
         weights["dense2.bias"] *= 0
+    if "regression" in plants:
+        weights |= {name: weights[name][:1] for name in ("dense2.weight", "dense2.bias")}
     if "coarse" in plants:  # with coarse images, many values of a window are equal
         weights["conv1.weight"] = np.round(4 * weights["conv1.weight"]) / 4
     return weights
@@ -157,7 +166,10 @@ def batches(plants: Collection[Plant]) -> Iterator[tuple[Array, Array]]:
             images, labels = images[order], labels[order]
         for plant in plants:
             images = _CHANGES.get(plant, np.asarray)(images)
-        yield np.ascontiguousarray(images), labels + 1 if "labels" in plants else labels
+        labels = labels + 1 if "labels" in plants else labels
+        labels = labels.astype("f4") if "regression" in plants else labels
+        is_column = {"regression", "labels in a column"} & {*plants}
+        yield np.ascontiguousarray(images), labels[:, None] if is_column else labels
 
 
 _MEAN, _DEVIATION = np.float32([0.4, 0.5, 0.6]), np.float32([0.2, 0.25, 0.3])

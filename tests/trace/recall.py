@@ -93,11 +93,14 @@ def _common(framework: str, *plants: Plant) -> tuple[Plant, ...]:
 
 
 def paired_cases(count: int = 60) -> Iterator[Case]:
-    """Plant two random differences in PyTorch or JAX, unless one of them removes the other."""
+    """Plant two random differences in PyTorch or JAX, unless one of them removes the other.
+
+    A broadcast is found only by itself: it follows from the loss and the gradients of the last layer alone.
+    """
     choose = random.Random(0)
     while count:
         framework = choose.choice(["torch", "jax"])
-        plants = tuple(choose.sample(sorted({*CAUSES} - MISSING[framework]), 2))
+        plants = tuple(choose.sample(sorted({*CAUSES} - MISSING[framework] - {"broadcast targets"}), 2))
         if not _excludes(*plants):
             common = base(*plants)
             yield Case(Program("torch", common), Program(framework, (*common, *plants)), plants)
@@ -106,7 +109,7 @@ def paired_cases(count: int = 60) -> Iterator[Case]:
 
 _SGD = {
     *("momentum", "dampening", "nesterov", "learning rate", "weight decay", "warm-up", "form of momentum"),
-    *("other optimizer", "clipping in the optimizer"),
+    *("other optimizer", "clipping in the optimizer", "clipping of each tensor in the optimizer"),
 }
 _EXCLUSIVE: tuple[set[Plant], ...] = (
     {"initial weights", "initial bias"},
@@ -117,7 +120,10 @@ _EXCLUSIVE: tuple[set[Plant], ...] = (
     {"other activation", "tanh for exact GELU"},
     {"pooling", "ties of max-pool"},
     {"learning rate", "warm-up", "other optimizer"},
-    {"clipping", "clipping in the optimizer", "loss scale", "sum of the loss"},
+    {
+        *("clipping", "clipping of each tensor", "clipping of each value", "clipping in the optimizer"),
+        *("clipping of each tensor in the optimizer", "loss scale", "sum of the loss"),
+    },
 )
 """Differences of one thing, of which a program has one."""
 
@@ -139,6 +145,12 @@ def clean_cases() -> Iterator[Case]:
     for settings in common:
         for a, b in (("torch", "jax"), ("jax", "torch")):
             yield Case(Program(a, settings), Program(b, settings))
+    yield Case(Program("torch"), Program("jax", ("labels in a column",)))
+    yield Case(Program("torch", ("clipping",)), Program("jax", ("clipping in the optimizer",)))
+    yield Case(
+        Program("torch", ("no decay", "clipping of each tensor")),
+        Program("keras", ("no decay", "clipping of each tensor in the optimizer", "labels in a column")),
+    )
     for settings in ((), ("nesterov",), ("coarse",), ("label smoothing",), ("pooling",), ("missing activation",)):
         keras = ("no decay", *settings)
         yield Case(Program("jax", ("biased variance", *keras)), Program("keras", keras))
@@ -173,7 +185,10 @@ def compare(cases: Iterable[Case], folder: Path) -> list[Outcome]:
     return [Outcome(case, diff(files[case.a], files[case.b], model=_network(case.a.plants))) for case in cases]
 
 
-def _network(plants: Collection[Plant]) -> Model:
+def _network(plants: Collection[Plant]) -> Model | None:
+    """Return the network of a program; None for a regression, which has another one."""
+    if "regression" in plants:
+        return None
     return network(has_norm="no norm" not in plants, is_strided="strided" in plants)
 
 

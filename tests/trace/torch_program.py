@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ class Network(nn.Module):
         self.conv2 = nn.Conv2d(6, 8, 3, stride, padding)
         self.dense1 = nn.Linear(8, 20)
         self.dropout = nn.Dropout(0.3 if "dropout" in plants else 0.0)
-        self.dense2 = nn.Linear(20, 5)
+        self.dense2 = nn.Linear(20, 1 if "regression" in plants else 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.norm(self._conv(x, self.conv1, flip="flipped kernel" in self.plants))
@@ -103,6 +104,28 @@ def _optimizer(model: nn.Module, plants: Collection[Plant]) -> torch.optim.Optim
     return optimizer
 
 
+def _loss(outputs: torch.Tensor, targets: torch.Tensor, plants: Collection[Plant]) -> torch.Tensor:
+    if "regression" in plants:
+        predictions = outputs[:, 0] if "broadcast targets" in plants else outputs
+        return (predictions - targets).square().mean()
+    return F.cross_entropy(
+        outputs,
+        targets.flatten(),
+        reduction="sum" if "sum of the loss" in plants else "mean",
+        label_smoothing=0.1 if "label smoothing" in plants else 0.0,
+    )
+
+
+def _clip(model: nn.Module, plants: Collection[Plant]) -> None:
+    if "clipping" in plants:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    if "clipping of each tensor" in plants:
+        for one in model.parameters():
+            nn.utils.clip_grad_norm_(one, 0.1)
+    if "clipping of each value" in plants:
+        nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
 def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.float32) -> None:
     """Train eleven steps and record steps 0, 1, 2 and 10."""
     torch.manual_seed(0)
@@ -115,6 +138,7 @@ def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.floa
         model.dense1.weight.requires_grad_(False)
     model.train("evaluation mode" not in plants)
     optimizer = _optimizer(model, plants)
+    losses: list[float] = []
     low = torch.float16 if "float16" in plants else torch.bfloat16
     with polybench.record(file, model=model, optimizer=optimizer) as trace:
         for step, (images, labels) in enumerate(batches(plants)):
@@ -123,18 +147,13 @@ def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.floa
                 optimizer.zero_grad()
             with torch.autocast("cpu", low, enabled=bool({"bfloat16", "float16"} & {*plants})):
                 logits = model(inputs)
-            loss = F.cross_entropy(
-                logits.to(dtype),
-                targets,
-                reduction="sum" if "sum of the loss" in plants else "mean",
-                label_smoothing=0.1 if "label smoothing" in plants else 0.0,
-            )
+            loss = _loss(logits.to(dtype), targets, plants)
             if "penalty" in plants:
                 loss = loss + 0.005 * sum((one**2).sum() for one in model.parameters())
             (loss * 128 if "loss scale" in plants else loss).backward()
-            if "clipping" in plants:
-                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            _clip(model, plants)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(plants, step)
             optimizer.step()
-            trace.step(loss=loss, batch=(inputs, targets))
+            losses.append(loss.item())
+            trace.step(loss=mean(losses) if "mean loss of the epoch" in plants else loss, batch=(inputs, targets))
