@@ -22,6 +22,8 @@ mutable struct Recorder
     due::Set{Int}
     "The number of the next step."
     step::Int
+    "Floating-point types that NumPy lacks, by kind and name of the array: it is written as `Float32`."
+    dtypes::Dict{String, String}
 end
 
 """
@@ -49,7 +51,7 @@ function record(train, file::AbstractString, model, state; steps = (0, 1, 2, 10)
     partial = "$file.partial"
     due = sort!(unique(Int.(collect(steps))))
     return open(partial, "w") do io
-        trace = Recorder(io, model, state, Set(due), 0)
+        trace = Recorder(io, model, state, Set(due), 0, Dict{String, String}())
         try
             write_entry(io, "trace.json", JSON.json(trace_header(model, state, due)))
             write_state(trace, 0)
@@ -87,7 +89,10 @@ function step!(trace::Recorder; loss::Real, gradient, batch = nothing)
     end
     write_state(trace, step + 1)
     is_due || return nothing
-    entry = Dict("loss" => isfinite(loss) ? Float64(loss) : nothing, "batch_sha256" => sha256, "seconds" => time() - start)
+    entry = Dict(
+        "loss" => isfinite(loss) ? Float64(loss) : nothing, "batch_sha256" => sha256, "seconds" => time() - start,
+        "dtypes" => trace.dtypes,
+    )
     write_entry(trace.io, "$(lpad(step, 6, '0'))/step.json", JSON.json(entry))
     return nothing
 end
@@ -154,6 +159,8 @@ function write_arrays(trace::Recorder, step::Integer, kind::AbstractString, arra
     sha256 = SHA.SHA256_CTX()
     for (name, array) in arrays
         content, header = numpy_bytes(array)
+        T = eltype(array)
+        T <: AbstractFloat && !haskey(NUMPY_TYPES, T) && (trace.dtypes["$kind/$name"] = lowercase(string(nameof(T))))
         SHA.update!(sha256, content)
         write_entry(trace.io, "$(lpad(step, 6, '0'))/$kind/$(quoted(name)).npy", vcat(header, content))
     end

@@ -45,6 +45,9 @@ def _notes(document: TraceDiffDocument) -> Iterator[str]:
         yield f"tried and excluded: {', '.join(document.excluded)}"
     if document.first_difference is not None and document.not_tried:
         yield f"not tried: {', '.join(document.not_tried)}"
+    if document.not_compared:
+        yield f"not compared: {'; '.join(document.not_compared)}"
+    yield from document.dtypes
     if moved := [f"{a} is {b} ({layout})" for a, b, layout in document.pairs if layout]:
         yield f"layouts: {'; '.join(moved)}"
     yield from document.warnings

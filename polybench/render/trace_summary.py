@@ -24,7 +24,10 @@ def table(document: TraceSummary, _: TableOptions = DEFAULTS) -> Table:
         ],
         notes=[
             f"{units.plural(len(document.weights), 'weight')}: "
-            + ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in document.weights.items())
+            + ", ".join(
+                f"{name} {'x'.join(map(str, shape)) or 'scalar'} {document.dtypes[name]}"
+                for name, shape in document.weights.items()
+            )
         ],
     )
 

@@ -37,11 +37,16 @@ class TraceHeader(PrintableStruct, kw_only=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """The last entry of a recorded step. `loss` is null if it is not finite; `seconds` is the time of recording."""
+    """The last entry of a recorded step. `loss` is null if it is not finite; `seconds` is the time of recording.
+
+    `dtypes` has the types that NumPy lacks, by kind and name ("weight/conv1.weight": "bfloat16"): the trace stores such
+    tensors in float32.
+    """
 
     loss: float | None
     batch_sha256: str
     seconds: Amount
+    dtypes: dict[str, str] = {}
 
 
 class FirstDifference(PrintableStruct):
@@ -51,6 +56,20 @@ class FirstDifference(PrintableStruct):
     kind: DifferenceKind
     tensor: str
     error: float | None
+
+
+class Undecided(PrintableStruct):
+    """An error that may be a difference or rounding, of a tensor with this name in A.
+
+    `explains` is the largest error that rounding explains. Weights after unrecorded steps are compared by what these
+    steps have added.
+    """
+
+    step: NaturalInt
+    kind: DifferenceKind
+    tensor: str
+    error: Amount
+    explains: Amount
 
 
 class Cause(PrintableStruct):
@@ -97,7 +116,9 @@ class TensorErrors(PrintableStruct):
 class TraceDiffDocument(PrintableStruct, kw_only=True):
     """Document of `polybench trace diff`.
 
-    `excluded` are the causes that were tried and explain nothing; of those `not_tried`, the traces do not tell.
+    `undecided` are errors that may be differences or rounding. `not_compared` lists in words what was not compared, and
+    `dtypes` which types differ. `excluded` are the causes that were tried and explain nothing; the traces do not tell
+    about those `not_tried`.
     """
 
     schema: str = "polybench.trace-diff/1"
@@ -106,6 +127,9 @@ class TraceDiffDocument(PrintableStruct, kw_only=True):
     frameworks: tuple[str, str]
     verdict: str
     first_difference: FirstDifference | None = None
+    undecided: list[Undecided] = []
+    not_compared: list[str] = []
+    dtypes: list[str] = []
     causes: list[Cause] = []
     excluded: list[str] = []
     not_tried: list[str] = []
@@ -118,7 +142,7 @@ class TraceDiffDocument(PrintableStruct, kw_only=True):
 
 
 class TraceSummary(PrintableStruct, kw_only=True):
-    """Document of `polybench trace show`: the header, steps by number, gradients by step, shapes of weights by name."""
+    """Document of `polybench trace show`: the header, steps by number, gradients by step, and weights by name."""
 
     schema: str = "polybench.trace-summary/1"
     file: str
@@ -127,3 +151,4 @@ class TraceSummary(PrintableStruct, kw_only=True):
     steps: dict[NaturalInt, StepRecord]
     gradients: dict[NaturalInt, NaturalInt]
     weights: dict[str, tuple[NaturalInt, ...]]
+    dtypes: dict[str, str]

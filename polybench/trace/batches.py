@@ -9,17 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polybench.trace.dtypes import rounding_unit
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import relative_error
 
 
 class Inputs(NamedTuple):
-    """Errors of batches by step, the tensor that differs first and its step, and what differs in words.
+    """Errors and limits of batches by step, the tensor that differs first and its step, and what differs in words.
 
     The words are empty if nothing differs.
     """
 
     errors: dict[int, float]
+    limits: dict[int, float]
     step: int = 0
     tensor: str = ""
     cause: str = ""
@@ -43,21 +45,28 @@ _VARIES = 1e-3
 _MAX_CHANNELS = 16
 """Indices of an axis that can have factors of their own."""
 
+_ROUNDINGS = 4
+"""Largest relative error of equal inputs of a coarser type, in its units of rounding."""
+
 
 def compare_inputs(a: Trace, b: Trace) -> Inputs:
     """Compare the recorded batches of all common steps."""
     errors: dict[int, float] = {}
-    first = Inputs(errors)
+    limits: dict[int, float] = {}
+    first = Inputs(errors, limits)
     for step in sorted({*a.steps} & {*b.steps}):
         names = a.names(step, "batch"), b.names(step, "batch")
-        worst = 0.0
+        worst = limits[step] = 0.0
         for name_a, name_b in zip(*names, strict=False):
             one, other = a.tensor(step, "batch", name_a), b.tensor(step, "batch", name_b)
             error = _error_in_one_layout(one, other)
             worst = max(worst, error) if np.isfinite(error) else np.inf
-            if not error <= _EXACT and not first.tensor:
+            units = (rounding_unit(a.dtype(step, "batch", name_a)), rounding_unit(b.dtype(step, "batch", name_b)))
+            limit = max(_EXACT, _ROUNDINGS * max(units))
+            limits[step] = max(limits[step], limit)
+            if not error <= limit and not first.tensor:
                 cause, remaining = _explain(one, other)
-                first = Inputs(errors, step, name_a, cause, remaining)
+                first = Inputs(errors, limits, step, name_a, cause, remaining)
         if names[0] and names[1]:
             errors[step] = worst
     return first

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, get_args
 
 import msgspec
@@ -19,6 +19,7 @@ from polybench.schema.trace import Cause, DifferenceKind, FirstDifference
 from polybench.trace import forward, loss_causes
 from polybench.trace import update_rules as rules
 from polybench.trace.comparison import Comparison, pairs_of
+from polybench.trace.dtypes import BFLOAT16, significant_bits
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import relative_error
 
@@ -266,27 +267,12 @@ def _joined(comparison: Comparison, step: int) -> tuple[Array, Array]:
 def _precision(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
     """Gradients whose values have the significant bits of bfloat16 or float16."""
     pairs = [(a, b) for _, a, b in pairs_of(comparison, 0, "gradient")]
-    bits = [_significant_bits(gradients) for gradients in zip(*pairs, strict=True)]
+    bits = [significant_bits(gradients) for gradients in zip(*pairs, strict=True)]
     if pairs and bits[0] != bits[1]:
         which, fewer = ("A", bits[0]) if bits[0] < bits[1] else ("B", bits[1])
-        text = f"{which} computes in {'bfloat16' if fewer == _BFLOAT16 else 'float16'}"
+        text = f"{which} computes in {'bfloat16' if fewer == BFLOAT16 else 'float16'}"
         evidence = f"gradients of {which} have {fewer} significant bits"
         yield Cause(text, evidence, "gradient", relative_error(*_joined(comparison, 0)))
-
-
-_BFLOAT16, _FLOAT16, _FLOAT32 = 8, 11, 24
-_MANY = 16
-"""Values whose few bits are no coincidence."""
-
-
-def _significant_bits(gradients: Sequence[Array]) -> int:
-    """Return the significant bits that some gradients have; a compiler may keep others in float32."""
-    all_bits = [one[one != 0].astype("float32").view("uint32") for one in gradients]
-    for significant in (_BFLOAT16, _FLOAT16):
-        fitting = [bits.size for bits in all_bits if bits.size and (bits % 2 ** (_FLOAT32 - significant) == 0).all()]
-        if sum(fitting) >= _MANY:
-            return significant
-    return _FLOAT32
 
 
 def _statistics(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
@@ -379,8 +365,10 @@ def _value(field: str, value: object) -> str:
 
 def _frozen(comparison: Comparison, _: FirstDifference) -> Iterator[Cause]:
     """Weights that one of the trainings does not update, or that have no gradient."""
+    weights = {name: a for name, a, _ in pairs_of(comparison, 0, "weight")}
     for name, a, b in pairs_of(comparison, 0, "update"):
-        if a.any() != b.any() and name not in comparison.without_gradient:
+        is_lost = np.linalg.norm(a + b) <= comparison.unit * np.linalg.norm(weights[name])  # in rounding
+        if a.any() != b.any() and not is_lost and name not in comparison.without_gradient:
             which = "B" if a.any() else "A"
             yield Cause(f"{which} does not update {name}", "its values stay the same in step 0", "update", 0.0)
 

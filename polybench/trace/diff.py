@@ -6,13 +6,25 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from polybench.errors import BadInput
 from polybench.networks.model import Model
-from polybench.schema.trace import Cause, DifferenceKind, FirstDifference, StepErrors, TensorErrors, TraceDiffDocument
+from polybench.schema.trace import (
+    DifferenceKind,
+    FirstDifference,
+    StepErrors,
+    TensorErrors,
+    TraceDiffDocument,
+    Undecided,
+)
 from polybench.trace.causes import find_causes
-from polybench.trace.comparison import TOLERANCE, Comparison, Squares, norm_error, pair, pairs_of, squares, tolerance
+from polybench.trace.comparison import KINDS, TENSOR_KINDS, Comparison, Errors, compare_step, norm_error, pair, pairs_of
+from polybench.trace.coverage import describe_dtypes, find_gaps
 from polybench.trace.file import Trace
-from polybench.trace.pairing import read_map, relative_error
+from polybench.trace.pairing import read_map
+from polybench.trace.rounding import Judge, Judgement, Outcome
+from polybench.trace.verdict import describe
 
 
 def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None) -> TraceDiffDocument:
@@ -33,60 +45,72 @@ def diff(a: Path, b: Path, names: Path | None = None, model: Model | None = None
             listed = " and ".join(recorded)
             raise BadInput(f"the traces have the steps {listed}: expected step 0 in both; record with steps=(0, 1, 2)")
         comparison = pair(trace_a, trace_b, read_map(names))
-        squares_by_step = {step: {kind: squares(comparison, step, kind) for kind in _TENSORS} for step in steps}
-        errors = [_errors(comparison, step, squares_by_step[step]) for step in steps]
-        first = _first_difference(comparison, errors)
-        found = find_causes(comparison, first, model)
-        earliest = min(found.causes, key=lambda cause: cause.step, default=None)
-        if earliest is not None and (first is None or earliest.step < first.step):
-            # Smaller than what rounding may do, but explained.
-            step, kind = earliest.step, earliest.explains
-            error = getattr(errors[steps.index(step)], kind)
-            first = FirstDifference(step, kind, _worst(comparison, step, kind), _finite(error))
-        return TraceDiffDocument(
-            a=str(a),
-            b=str(b),
-            frameworks=(trace_a.header.framework, trace_b.header.framework),
-            verdict=_verdict(first, found.causes, errors),
-            first_difference=first,
-            causes=found.causes,
-            excluded=found.excluded,
-            not_tried=found.not_tried,
-            steps=[StepErrors(one.step, *(_finite(getattr(one, kind)) for kind in TOLERANCE)) for one in errors],
-            tensors=[one for step in steps for one in _tensor_errors(comparison, step, squares_by_step[step])],
-            pairs=[(one.a, one.b, one.layout.text) for one in comparison.weights],
-            warnings=list(_warnings(trace_a, trace_b, steps)),
-        )
+        return _compare(comparison, {step: compare_step(comparison, step) for step in steps}, model)
 
 
-_TENSORS: tuple[DifferenceKind, ...] = ("weight", "gradient", "statistic", "update")
-"""Kinds of differences that are compared tensor by tensor."""
+def _compare(comparison: Comparison, compared: Mapping[int, Errors], model: Model | None) -> TraceDiffDocument:
+    a, b = comparison.a, comparison.b
+    judgements = Judge(comparison, compared).judgements
+    steps = {step: _step_errors(step, errors) for step, errors in compared.items()}
 
-_Compared = Mapping[DifferenceKind, Mapping[str, Squares | None]]
+    def located(found: tuple[int, DifferenceKind] | None) -> FirstDifference | None:
+        return None if found is None else _located(comparison, steps, *found)
+
+    first = located(_first(judgements, "differs"))
+    causes, excluded, not_tried = find_causes(comparison, located(_first(judgements, "differs", "cannot tell")), model)
+    earliest = min(causes, key=lambda cause: cause.step, default=None)
+    if earliest is not None and (first is None or earliest.step < first.step):
+        # Smaller than what rounding may do, but explained.
+        first = located((earliest.step, earliest.explains))
+    document = TraceDiffDocument(
+        a=str(a.path),
+        b=str(b.path),
+        frameworks=(a.header.framework, b.header.framework),
+        verdict="",
+        first_difference=first,
+        undecided=list(_undecided(judgements, first)),
+        not_compared=find_gaps(comparison, compared),
+        dtypes=list(describe_dtypes(comparison)),
+        causes=causes,
+        excluded=excluded,
+        not_tried=not_tried,
+        steps=list(steps.values()),
+        tensors=[one for step, errors in compared.items() for one in _tensor_errors(comparison, step, errors)],
+        pairs=[(one.a, one.b, one.layout.text) for one in comparison.weights],
+        warnings=list(_warnings(a, b, list(steps))),
+    )
+    return msgspec.structs.replace(document, verdict=describe(document, judgements, comparison.unit))
 
 
-def _errors(comparison: Comparison, step: int, compared: _Compared) -> StepErrors:
-    losses = comparison.a.steps[step].loss, comparison.b.steps[step].loss
-    loss = None if None in losses else relative_error(*losses)  # type: ignore[arg-type]  # None is excluded
-    weight, gradient, statistic, update = (norm_error(compared[kind]) for kind in _TENSORS)
-    return StepErrors(step, weight, comparison.inputs.errors.get(step), loss, gradient, statistic, update)
+def _first(judgements: Sequence[Judgement], *outcomes: Outcome) -> tuple[int, DifferenceKind] | None:
+    """Return step and kind of the first judgement with one of these outcomes."""
+    return next(((one.step, one.kind) for one in judgements if one.outcome in outcomes), None)
 
 
-def _tensor_errors(comparison: Comparison, step: int, compared: _Compared) -> Iterator[TensorErrors]:
+def _located(
+    comparison: Comparison, steps: Mapping[int, StepErrors], step: int, kind: DifferenceKind
+) -> FirstDifference:
+    return FirstDifference(step, kind, _worst(comparison, step, kind), getattr(steps[step], kind))
+
+
+def _undecided(judgements: Sequence[Judgement], first: FirstDifference | None) -> Iterator[Undecided]:
+    """Iterate over the errors before the first difference that rounding may explain."""
+    for one in judgements:
+        if first is not None and (one.step, KINDS.index(one.kind)) >= (first.step, KINDS.index(first.kind)):
+            return
+        if one.outcome == "cannot tell":
+            yield Undecided(one.step, one.kind, one.tensor, one.error, min(one.explains, 1.0))
+
+
+def _step_errors(step: int, errors: Errors) -> StepErrors:
+    weight, gradient, statistic, update = (norm_error(errors.tensors[kind].values()) for kind in TENSOR_KINDS)
+    return StepErrors(step, *map(_finite, (weight, errors.batch, errors.loss, gradient, statistic, update)))
+
+
+def _tensor_errors(comparison: Comparison, step: int, errors: Errors) -> Iterator[TensorErrors]:
     for weight in comparison.weights:
-        found = (compared[kind].get(weight.a) for kind in ("weight", "gradient", "update"))
+        found = (errors.tensors[kind].get(weight.a) for kind in ("weight", "gradient", "update"))
         yield TensorErrors(step, weight.a, *(None if one is None else _finite(one.error) for one in found))
-
-
-def _first_difference(comparison: Comparison, errors: Sequence[StepErrors]) -> FirstDifference | None:
-    for one in errors:
-        for kind in TOLERANCE:
-            error = getattr(one, kind)
-            if error is not None and not error <= tolerance(comparison, one.step, kind):
-                if kind == "update" and comparison.rules is not None and not comparison.rules.fields:
-                    continue  # Adam makes full updates of gradients that are rounding
-                return FirstDifference(one.step, kind, _worst(comparison, one.step, kind), _finite(error))
-    return None
 
 
 def _worst(comparison: Comparison, step: int, kind: DifferenceKind) -> str:
@@ -101,43 +125,11 @@ def _finite(error: float | None) -> float | None:
     return error if error is not None and math.isfinite(error) else None
 
 
-_NOUNS = {
-    "batch": "batches",
-    "weight": "weights",
-    "loss": "loss",
-    "gradient": "gradients",
-    "statistic": "running statistics",
-    "update": "update",
-}
-
-
-def _verdict(first: FirstDifference | None, causes: Sequence[Cause], errors: Sequence[StepErrors]) -> str:
-    if first is None:
-        return f"no difference in the steps {', '.join(str(one.step) for one in errors)}, up to rounding"
-    at_step = next(one for one in errors if one.step == first.step)
-    kinds = list(TOLERANCE)
-    agreeing = [_NOUNS[kind] for kind in kinds[: kinds.index(first.kind)] if getattr(at_step, kind) is not None]
-    before = f"{' and '.join(filter(None, [', '.join(agreeing[:-1]), *agreeing[-1:]]))} agree" if agreeing else ""
-    size = "" if first.error is None else f" by {first.error:.2g}"
-    verb = "differs" if first.kind in ("loss", "update") else "differ"
-    where = "" if first.tensor in ("loss", "") else f", most in {first.tensor}"
-    found = f"step {first.step}: {f'{before}; ' if before else ''}the {_NOUNS[first.kind]} {verb}{size}{where}"
-    if first.kind == "weight" and first.step > 0:
-        found += f"; they part after step {max(one.step for one in errors if one.step < first.step)}"
-    return f"{found}. {' '.join(f'{_sentence(cause.cause)}' for cause in causes) or 'No known cause explains it.'}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def _warnings(a: Trace, b: Trace, steps: Sequence[int]) -> Iterator[str]:
     for trace in (a, b):
         if missing := [step for step in trace.header.steps if step not in trace.steps]:
             yield f"{trace.path}: the training ended before the steps {', '.join(map(str, missing))}"
         if lost := [step for step, record in trace.steps.items() if record.loss is None]:
             yield f"{trace.path}: the loss is not finite in the steps {', '.join(map(str, lost))}"
-    if only_one := sorted({*a.steps} ^ {*b.steps}):
-        yield f"steps in one trace only are not compared: {', '.join(map(str, only_one))}"
     if len(steps) == 1:
         yield "only step 0 is in both traces: rules of optimizers need steps 0, 1 and 2"

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from polybench.data.disk import open_regular_file
 from polybench.errors import BadInput, format_validation_error
 from polybench.schema.trace import TRACE_SCHEMA, StepRecord, TensorKind, TraceHeader
+from polybench.trace.dtypes import rounding_unit
 
 Array = NDArray[Any]
 
@@ -138,10 +139,16 @@ class Trace:
         """Read all tensors of a kind."""
         return {name: self.tensor(step, kind, name) for name in self.names(step, kind)}
 
+    def dtype(self, step: int, kind: TensorKind, name: str) -> str:
+        """Return the type that a tensor had in its training; NumPy may lack it, so that the file has float32."""
+        records = (self.steps[one] for one in (step, step - 1) if one in self.steps)
+        own = next((record.dtypes.get(f"{kind}/{name}") for record in records), None)
+        return own or self._read_shape(self._group(step, kind)[name], name)[2].name
+
     def epsilon(self) -> float:
-        """Return the rounding unit of the weights: that of float64 or float32, or of float16 if they are that."""
-        types = {self._read_shape(one, name)[2] for name, one in self._group(0, "weight").items()}
-        return max((float(np.finfo(one).eps) for one in types if one.kind == "f"), default=float(np.finfo("f4").eps))
+        """Return the rounding unit of the weights: the largest one of their types."""
+        units = {rounding_unit(self.dtype(0, "weight", name)) for name in self.names(0, "weight")}
+        return max(units, default=0.0) or rounding_unit("float32")
 
     def _group(self, step: int, kind: TensorKind) -> Mapping[str, _Location]:
         return self._tensors.get((step, kind), {})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,7 +15,15 @@ from polybench.errors import BadInput
 from polybench.schema.trace import TensorKind
 from polybench.trace.file import Array
 
-Named = Iterator[tuple[str, Array]]
+
+class Tensor(NamedTuple):
+    """A tensor in NumPy, and the type that it has in its framework."""
+
+    values: Array
+    dtype: str
+
+
+Named = Iterator[tuple[str, Tensor]]
 
 
 class Source(Protocol):
@@ -39,13 +47,16 @@ def find_source(model: Any, optimizer: Any) -> Source:
     raise BadInput(f"model is a {type(model).__name__}: expected a torch.nn.Module, a Keras model or a tree of arrays")
 
 
-def to_numpy(tensor: Any) -> Array:
-    """Return a tensor of any framework as a NumPy array; numbers that NumPy lacks (bfloat16) become float32."""
+def to_numpy(tensor: Any) -> Tensor:
+    """Return a tensor of any framework in NumPy; numbers that NumPy lacks (bfloat16, float8) become float32."""
     if hasattr(tensor, "detach"):
+        dtype = str(tensor.dtype).removeprefix("torch.")
         tensor = tensor.detach().cpu()
-        tensor = tensor.float() if "bfloat16" in str(tensor.dtype) else tensor
+        lacks = tensor.is_floating_point() and dtype not in ("float16", "float32", "float64")
+        return Tensor(np.asarray(tensor.float() if lacks else tensor), dtype)
     array = np.asarray(tensor)
-    return array.astype("float32") if array.dtype.kind == "V" or array.dtype.name == "bfloat16" else array
+    lacks = array.dtype.kind == "V" or array.dtype.name == "bfloat16"
+    return Tensor(array.astype("float32") if lacks else array, array.dtype.name)
 
 
 def named_tensors(tree: Any, prefix: str = "") -> Named:

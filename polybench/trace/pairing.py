@@ -121,6 +121,43 @@ def pair_weights(a: Trace, b: Trace, given: Mapping[str, str]) -> list[Pair]:
     return pairs
 
 
+def pair_statistics(a: Trace, b: Trace) -> list[Pair]:
+    """Pair running statistics of one shape, the surest pairs first; one without a counterpart is in no pair.
+
+    A pair is surer if both are means or both variances, if the names agree, if the values before step 0 are equal, and
+    if both have the same place among the statistics of their kind.
+    """
+    ranked = []
+    for one, (kind, place, values) in _describe_statistics(a).items():
+        for other, (other_kind, other_place, other_values) in _describe_statistics(b).items():
+            if values.shape == other_values.shape:
+                is_renamed = _plain_name(one) != _plain_name(other)
+                differs = relative_error(values, other_values) > _EQUAL
+                ranked.append((kind != other_kind, is_renamed, differs, abs(place - other_place), one, other))
+    pairs: dict[str, Pair] = {}
+    for *_, one, other in sorted(ranked):
+        if one not in pairs and other not in {pair.b for pair in pairs.values()}:
+            pairs[one] = Pair(one, other, Layout(tuple(range(len(a.shapes(0, "statistic")[one])))))
+    return [pairs[one] for one in a.names(0, "statistic") if one in pairs]
+
+
+def is_variance(name: str, values: Array | None = None) -> bool:
+    """Return True for a running variance: by its name, or else by values that are all positive before step 0."""
+    words = name.lower()
+    if "var" in words or words.endswith("σ²"):
+        return True
+    return values is not None and "mean" not in words and not words.endswith("μ") and bool((values > 0).all())
+
+
+def _describe_statistics(trace: Trace) -> dict[str, tuple[bool, int, Array]]:
+    """Return for each running statistic: True for a variance, its place among these, and its values before step 0."""
+    described: dict[str, tuple[bool, int, Array]] = {}
+    for name, values in trace.tensors(0, "statistic").items():
+        kind = is_variance(name, values)
+        described[name] = kind, sum(one[0] == kind for one in described.values()), values
+    return described
+
+
 def _plain_name(name: str) -> str:
     """Return a weight's name with the words of one framework: `sequential/conv1/kernel` becomes `conv1.weight`."""
     parts = [_SYNONYMS.get(part, part) for part in re.split(r"[/.]", name.lower())]

@@ -41,6 +41,7 @@ class Recorder:
         header |= {"schema": TRACE_SCHEMA, "steps": self._due, "optimizer": {**header["optimizer"], **settings}}
         self._writer = TraceWriter(Path(file), TraceHeader(**header))
         self._step = 0
+        self._dtypes: dict[str, str] = {}
         try:
             self._write_state(0, {"statistic": statistics})
         except BaseException:
@@ -84,8 +85,9 @@ class Recorder:
             self._write(step, "gradient", self._gradients(gradients))
         self._write_state(step + 1, {"weight": weights, "statistic": statistics, "optimizer": optimizer_state})
         if is_due:
-            value = float(to_numpy(loss))
-            record = StepRecord(value if math.isfinite(value) else None, sha256, perf_counter() - start)
+            value = float(to_numpy(loss).values)
+            seconds = perf_counter() - start
+            record = StepRecord(value if math.isfinite(value) else None, sha256, seconds, self._dtypes)
             self._writer.finish_step(step, record)
 
     def _gradients(self, given: Any) -> Named:
@@ -106,9 +108,11 @@ class Recorder:
     def _write(self, step: int, kind: TensorKind, tensors: Named) -> str:
         """Write tensors one by one; return the SHA-256 of their values."""
         sha256 = hashlib.sha256()
-        for name, tensor in tensors:
-            self._writer.add_tensor(step, kind, name, tensor)
-            sha256.update(np.ascontiguousarray(tensor).tobytes())
+        for name, (values, dtype) in tensors:
+            self._writer.add_tensor(step, kind, name, values)
+            sha256.update(np.ascontiguousarray(values).tobytes())
+            if dtype != values.dtype.name:
+                self._dtypes[f"{kind}/{name}"] = dtype
         return sha256.hexdigest()
 
 

@@ -15,4 +15,5 @@ def summarize(trace: Trace) -> TraceSummary:
         steps=trace.steps,
         gradients={step: len(trace.names(step, "gradient")) for step in trace.steps},
         weights=trace.shapes(0, "weight"),
+        dtypes={name: trace.dtype(0, "weight", name) for name in trace.names(0, "weight")},
     )

@@ -456,9 +456,11 @@ def find_rules(a: Trace, b: Trace) -> Rules | None:
     def effect(field: str) -> float:
         return fit(msgspec.structs.replace(fit_b.rule, **{field: getattr(fit_a.rule, field)}), samples_b).error
 
-    fields = sorted(differences(fit_a.rule, fit_b.rule), key=effect, reverse=True)
     with np.errstate(all="ignore"):
         same_rates = _with_rates_of(fit_a, samples_b)
+    # Rates fitted to rounded updates differ a little.
+    different = [] if same_rates.explains else differences(fit_a.rule, fit_b.rule)
+    fields = sorted(different, key=effect, reverse=True)
     return Rules(fit_a, a_on_b, fit_b, fields, same_rates.step)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from polybench.networks.layers import BatchNorm, Conv
 from polybench.networks.model import Model
 from polybench.planning.study_file import read_network
+from polybench.schema.trace import DifferenceKind
 from polybench.trace.file import Array
 
 Plant = str
@@ -93,6 +94,30 @@ BASES: dict[str, set[Plant]] = {
     "regression": {"broadcast targets"},
 }
 """Settings that both programs have, and the differences that need them. The other programs have SGD with momentum."""
+
+
+class Located(NamedTuple):
+    """A difference that rounding must not hide: settings of both programs, where it shows, and words of the verdict."""
+
+    plant: Plant
+    common: tuple[Plant, ...]
+    step: int
+    kind: DifferenceKind
+    words: str
+
+
+LOCATED = (
+    Located("initial weights", ("in float16",), 0, "weight", "B starts from other initial weights: all weights."),
+    Located("initial bias", ("in bfloat16",), 0, "weight", "B starts from other initial weights: dense2.bias."),
+    Located("halved gradients", ("in float16", "no norm"), 0, "gradient", "B scales its gradients by 0.5"),
+    Located("halved gradients", ("in float16",), 0, "gradient", "B scales its gradients by 0.5"),
+    Located("halved gradients", ("in bfloat16", "no norm"), 0, "gradient", "B scales its gradients by 0.5"),
+    Located("momentum", ("in float16",), 1, "update", "The momentum is 0.8 in B, and 0.9 in A."),
+    Located("skipped step", (), 10, "weight", "they part after step 2. No known cause explains it."),
+    Located("skipped step", ("no norm",), 10, "weight", "they part after step 2. No known cause explains it."),
+    Located("skipped step", ("adamw",), 10, "weight", "they part after step 2. No known cause explains it."),
+)
+"""Differences at low precision, and between recorded steps, in PyTorch."""
 
 LATER: dict[Plant, int] = {
     **dict.fromkeys(("other order later", "gradients not zeroed", "momentum", "dampening", "form of momentum"), 1),

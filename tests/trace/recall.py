@@ -17,7 +17,7 @@ from typing import NamedTuple
 from polybench.networks.model import Model
 from polybench.schema.trace import TraceDiffDocument
 from polybench.trace.diff import diff
-from tests.trace.planted import CAUSES, LATER, MISSING, Plant, base, network
+from tests.trace.planted import CAUSES, LATER, LOCATED, MISSING, Located, Plant, base, network
 
 FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 
@@ -90,6 +90,12 @@ def _common(framework: str, *plants: Plant) -> tuple[Plant, ...]:
     """Return what both programs have: Keras has no coupled decay."""
     common = base(*plants)
     return (*common, "no decay") if framework == "keras" and not {"adamw", "rmsprop"} & {*common} else common
+
+
+def located_cases() -> Iterator[tuple[Located, Case]]:
+    """Plant the differences that rounding must not hide, in PyTorch."""
+    for one in LOCATED:
+        yield one, Case(Program("torch", one.common), Program("torch", (*one.common, one.plant)), (one.plant,))
 
 
 def paired_cases(count: int = 60) -> Iterator[Case]:

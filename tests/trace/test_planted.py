@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polybench.trace.diff import diff
-from tests.trace.planted import CAUSES, MISSING
+from tests.trace.planted import CAUSES, MISSING, Located
 from tests.trace.recall import (
     FRAMEWORKS,
     Case,
@@ -19,6 +19,7 @@ from tests.trace.recall import (
     Program,
     clean_cases,
     compare,
+    located_cases,
     paired_cases,
     record,
     single_cases,
@@ -50,6 +51,18 @@ def test_the_planted_difference_is_the_only_cause(case: Case, folder: Path) -> N
     assert len(outcome.causes) == 1, describe([outcome])
 
 
+@pytest.mark.parametrize(
+    ("located", "case"), list(located_cases()), ids=["+".join((one.plant, *one.common)) for one, _ in located_cases()]
+)
+def test_rounding_hides_no_difference(located: Located, case: Case, folder: Path) -> None:
+    (outcome,) = compare([case], folder)
+    first = outcome.document.first_difference
+    assert first is not None, describe([outcome])
+    assert (first.step, first.kind) == (located.step, located.kind), describe([outcome])
+    assert located.words in outcome.document.verdict, describe([outcome])
+    assert len(outcome.causes) <= 1, describe([outcome])
+
+
 def test_each_difference_is_planted_somewhere_and_is_a_row_of_the_guide() -> None:
     planted = {case.planted[0] for case in [*IN_TORCH, *IN_JAX]}
     assert planted == {*CAUSES}
@@ -71,12 +84,12 @@ def test_equal_trainings_have_no_cause(folder: Path) -> None:
 def test_float64_and_float32_have_no_cause(folder: Path) -> None:
     from tests.trace import torch_program
 
-    torch = pytest.importorskip("torch")
     precise, case = folder / "float64.trace", Program("torch")
-    torch_program.train(precise, (), torch.float64)
+    torch_program.train(precise, ("in float64",))
     document = diff(precise, record([case], folder)[case])
     assert document.first_difference is None, document.verdict
     assert not document.causes
+    assert document.dtypes == ["the weights are float64 in A, and float32 in B"]
 
 
 def test_a_difference_between_recorded_steps_names_the_last_equal_one(folder: Path) -> None:

@@ -95,3 +95,31 @@ def test_torch_has_its_own_gradients_statistics_and_settings(tmp_path: Path) -> 
         assert read.names(1, "statistic") == ["1.running_mean", "1.running_var"]
         assert "0.weight/exp_avg" in read.names(1, "optimizer")
         assert read.tensor(0, "batch", "batch").tolist() == np.ones((4, 3)).tolist()
+
+
+@pytest.mark.parametrize(("name", "stored"), [("bfloat16", "float32"), ("float16", "float16"), ("float64", "float64")])
+def test_a_trace_has_the_type_of_each_tensor(name: str, stored: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(3, 2, dtype=getattr(torch, name))
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    with polybench.record(tmp_path / "a", model=model, optimizer=optimizer, steps=(0, 3)) as trace:
+        for _ in range(4):
+            loss = model(torch.ones(4, 3, dtype=getattr(torch, name))).square().sum()
+            loss.backward()
+            optimizer.step()
+            trace.step(loss=loss, batch=torch.ones(4, 3))
+    with Trace(tmp_path / "a") as read:
+        assert [read.dtype(step, "weight", "weight") for step in (0, 1, 3, 4)] == [name] * 4
+        assert (read.dtype(3, "gradient", "bias"), read.dtype(0, "batch", "batch")) == (name, "float32")
+        assert read.epsilon() == torch.finfo(getattr(torch, name)).eps
+        assert ("weight/bias" in read.steps[0].dtypes) == (name != stored)
+
+
+def test_bfloat16_of_jax_has_its_type(tmp_path: Path) -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    weights = {"w": jnp.ones((2, 3), "bfloat16"), "b": jnp.ones(2, "float32")}
+    with polybench.record(tmp_path / "a", model=weights) as trace:
+        trace.step(loss=jnp.ones((), "bfloat16"), weights=weights, gradients=weights)
+    with Trace(tmp_path / "a") as read:
+        assert [read.dtype(0, "gradient", name) for name in ("w", "b")] == ["bfloat16", "float32"]
+        assert read.epsilon() == 2**-7

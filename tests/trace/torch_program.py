@@ -116,7 +116,10 @@ def _loss(outputs: torch.Tensor, targets: torch.Tensor, plants: Collection[Plant
     )
 
 
-def _clip(model: nn.Module, plants: Collection[Plant]) -> None:
+def _change_gradients(model: nn.Module, plants: Collection[Plant]) -> None:
+    if "halved gradients" in plants:
+        for one in model.parameters():
+            one.grad = None if one.grad is None else one.grad / 2
     if "clipping" in plants:
         nn.utils.clip_grad_norm_(model.parameters(), 0.1)
     if "clipping of each tensor" in plants:
@@ -126,8 +129,12 @@ def _clip(model: nn.Module, plants: Collection[Plant]) -> None:
         nn.utils.clip_grad_value_(model.parameters(), 0.01)
 
 
-def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.float32) -> None:
+_TYPES = {"in float16": torch.float16, "in bfloat16": torch.bfloat16, "in float64": torch.float64}
+
+
+def train(file: Path, plants: Collection[Plant]) -> None:
     """Train eleven steps and record steps 0, 1, 2 and 10."""
+    dtype = next((_TYPES[name] for name in plants if name in _TYPES), torch.float32)
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = Network(plants).to(dtype)
@@ -151,9 +158,10 @@ def train(file: Path, plants: Collection[Plant], dtype: torch.dtype = torch.floa
             if "penalty" in plants:
                 loss = loss + 0.005 * sum((one**2).sum() for one in model.parameters())
             (loss * 128 if "loss scale" in plants else loss).backward()
-            _clip(model, plants)
+            _change_gradients(model, plants)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(plants, step)
-            optimizer.step()
+            if step != 5 or "skipped step" not in plants:
+                optimizer.step()
             losses.append(loss.item())
             trace.step(loss=mean(losses) if "mean loss of the epoch" in plants else loss, batch=(inputs, targets))
