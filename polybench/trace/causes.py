@@ -18,10 +18,11 @@ from polybench.networks.model import Model
 from polybench.schema.trace import Cause, DifferenceKind, FirstDifference
 from polybench.trace import forward, loss_causes
 from polybench.trace import update_rules as rules
-from polybench.trace.comparison import Comparison, pairs_of
+from polybench.trace.comparison import Comparison, pairs_of, squares
 from polybench.trace.dtypes import BFLOAT16, significant_bits
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import relative_error
+from polybench.trace.rounding import STORED
 
 _CONSTANT = 1e-3
 """Largest relative spread of a factor that counts as one number."""
@@ -91,8 +92,8 @@ def _weights(comparison: Comparison, first: FirstDifference) -> Iterator[Cause]:
     """Initial weights that are not the same."""
     if (first.step, first.kind) != (0, "weight"):
         return
-    pairs = {name: (a, b) for name, a, b in pairs_of(comparison, 0, "weight")}
-    different = [name for name, (a, b) in pairs.items() if np.linalg.norm(a - b) > 1e-5 * np.linalg.norm(a)]
+    pairs = squares(comparison, 0, "weight")
+    different = [name for name, one in pairs.items() if one is None or not one.error <= STORED * one.unit]
     words = "all weights" if len(different) == len(pairs) else ", ".join(different[:5])
     yield Cause(
         f"B starts from other initial weights: {words}",

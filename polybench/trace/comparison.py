@@ -10,10 +10,10 @@ import numpy as np
 
 from polybench.schema.trace import DifferenceKind, TensorKind
 from polybench.trace.batches import Inputs, compare_inputs
-from polybench.trace.dtypes import rounding_unit, significant_bits
+from polybench.trace.dtypes import NO_GRADIENT, rounding_unit, significant_bits
 from polybench.trace.file import Array, Trace
 from polybench.trace.pairing import Pair, pair_statistics, pair_weights, relative_error
-from polybench.trace.update_rules import NO_GRADIENT, Rules, find_rules
+from polybench.trace.update_rules import Rules, find_rules
 
 KINDS: tuple[DifferenceKind, ...] = get_args(DifferenceKind)
 TENSOR_KINDS: tuple[DifferenceKind, ...] = ("weight", "gradient", "statistic", "update")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 BFLOAT16, FLOAT16, FLOAT32 = 8, 11, 24
@@ -18,6 +20,10 @@ _BITS = {
     "float8_e4m3": 4,
     "float8_e5m2": 3,
 }
+NO_GRADIENT = 1e-5
+"""Norm of a gradient that is rounding, relative to the norm of all gradients, such as that of a bias before batch norm.
+Adam makes full updates of it."""
+
 _MANY = 16
 """Values whose few bits are not a coincidence."""
 
@@ -34,11 +40,17 @@ def type_with_unit(unit: float) -> str:
     return next((name for name in _BITS if rounding_unit(name) == unit), "float32")
 
 
-def significant_bits(tensors: Sequence[NDArray[Any]]) -> int:
-    """Return the significant bits that the values of some tensors have; a compiler may keep others in float32."""
-    all_bits = [one[one != 0].astype("float32").view("uint32") for one in tensors]
+def significant_bits(gradients: Sequence[NDArray[Any]]) -> int:
+    """Return the significant bits that the values of some gradients have; a compiler may keep others in float32.
+
+    Gradients that are rounding, such as those of a bias before batch norm, are small multiples of one number. They do
+    not count.
+    """
+    norms = [float(np.linalg.norm(one)) for one in gradients]
+    counted = [one for one, norm in zip(gradients, norms, strict=True) if norm > NO_GRADIENT * math.hypot(*norms)]
+    all_bits = [one[one != 0].astype("float32").view("uint32") for one in counted]
     for significant in (BFLOAT16, FLOAT16):
-        fitting = [bits.size for bits in all_bits if bits.size and (bits % 2 ** (FLOAT32 - significant) == 0).all()]
+        fitting = [bits.size for bits in all_bits if (bits % 2 ** (FLOAT32 - significant) == 0).all()]
         if sum(fitting) >= _MANY:
             return significant
     return FLOAT32

@@ -29,7 +29,9 @@ from polybench.trace.comparison import CEILING, Compared, Comparison, Errors, no
 
 Outcome = Literal["agrees", "cannot tell", "differs"]
 
-_STORED = 4
+STORED = 4
+"""Numbers that no training has computed, such as initial weights, in units of rounding."""
+
 _LOSS = 16
 _CONTINUOUS = 64
 _STATISTIC = 4
@@ -226,7 +228,7 @@ def _decide(step: int, kind: DifferenceKind, tensor: _Tensor, rule: _Rule, coars
     """Compare an error with what rounding does in the tensor's own type, and in the coarsest type of the trainings."""
     own = rule(tensor, tensor.unit)
     explains = max(own.explains, rule(tensor, coarsest).explains) if rule is not _stored else own.explains
-    enough = own.agrees if explains <= CEILING else min(own.agrees, max(_STORED * tensor.unit, _NEGLIGIBLE))
+    enough = own.agrees if explains <= CEILING else min(own.agrees, max(STORED * tensor.unit, _NEGLIGIBLE))
     outcome: Outcome = (
         "agrees" if tensor.error <= enough else "cannot tell" if tensor.error <= min(explains, _LARGEST) else "differs"
     )
@@ -235,7 +237,7 @@ def _decide(step: int, kind: DifferenceKind, tensor: _Tensor, rule: _Rule, coars
 
 def _stored(_: _Tensor, unit: float) -> Limits:
     """Return the limits of numbers that no training has computed."""
-    return Limits(_STORED * unit, _STORED * unit)
+    return Limits(STORED * unit, STORED * unit)
 
 
 def _tensors(tensors: Compared, stored: Compared | None = None) -> Iterator[_Tensor]:

@@ -14,14 +14,11 @@ import msgspec
 import numpy as np
 
 from polybench.networks.optimizers import ADAM_BETAS, CLIP_EPSILON, Beta
+from polybench.trace.dtypes import NO_GRADIENT
 from polybench.trace.file import Array, Trace
 
 _SAMPLES = 2048
 """Values per tensor on which rules are compared. All rules work value by value, except for the norm of clipping."""
-
-NO_GRADIENT = 1e-5
-"""Norm of a gradient that is rounding, relative to the norm of all gradients, such as that of a bias before batch norm.
-Adam makes full updates of it."""
 
 _CONSTANT_RATE = 1e-3
 """Largest relative spread of the learning rates of a constant one."""
