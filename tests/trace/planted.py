@@ -113,7 +113,7 @@ LOCATED = (
     Located("halved gradients", ("in float16",), 0, "gradient", "B scales its gradients by 0.5"),
     Located("halved gradients", ("in bfloat16", "no norm"), 0, "gradient", "B scales its gradients by 0.5"),
     Located("momentum", ("in float16",), 1, "update", "The momentum is 0.8 in B, and 0.9 in A."),
-    Located("skipped step", (), 10, "weight", "they part after step 2. No known cause explains it."),
+    Located("skipped step", ("learning rate",), 10, "weight", "they part after step 2. No known cause explains it."),
     Located("skipped step", ("no norm",), 10, "weight", "they part after step 2. No known cause explains it."),
     Located("skipped step", ("adamw",), 10, "weight", "they part after step 2. No known cause explains it."),
 )
