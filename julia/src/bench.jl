@@ -275,21 +275,46 @@ function measure(run, title, rounds, steps, metadata)
         push!(losses, last_loss(run))
     end
     run_gc()  # garbage of the data, of compilation and of these steps is not that of the first round
-    times, gc_rounds = Vector{Float64}[], Vector{Float64}[]
+    touch_heap!(run)
+    times, gc_rounds, faults = Vector{Float64}[], Vector{Float64}[], 0
     timed = WARMUP_STEPS:(WARMUP_STEPS + steps - 1)
     for _ in 1:rounds
         reset!(run)
         run_steps!(run, 0, WARMUP_STEPS)
+        faults -= page_faults()
         values = [time_steps(run, steps) for steps in Iterators.partition(timed, min(steps, steps_per_value(run)))]
         push!(times, first.(values))
         push!(gc_rounds, last.(values))
+        faults += page_faults()
         isfinite(last_loss(run)) || throw(ErrorException("the loss is $(last_loss(run)): the training diverges"))
     end
     reset!(run)
     run_steps!(run, 0, WARMUP_STEPS)
     count, bytes = count_allocations!(run, WARMUP_STEPS, steps)
     resolution = steps_per_value(run) == 1 ? "step" : "block"
-    return Trial(title, times, gc_rounds, resolution, bytes / steps, count / steps, first_step, losses, metadata)
+    per_step = (bytes / steps, count / steps, faults / (rounds * steps))
+    return Trial(title, times, gc_rounds, resolution, per_step..., first_step, losses, metadata)
+end
+
+const MAX_TOUCH_SECONDS = 1.0
+
+"""
+    touch_heap!(run)
+
+Run steps until the collector has run and the steps after it use memory that the process has, at most for a second.
+
+A full collection gives memory back to the kernel. The steps after it map it again, page by page: a small network's steps then take
+twice as long, until the heap is as large as between two collections of a long training.
+"""
+function touch_heap!(run)
+    collections, deadline, step = Base.gc_num().pause, time() + MAX_TOUCH_SECONDS, 0
+    while time() < deadline
+        before = page_faults()
+        run_steps!(run, step, 1)
+        step += 1
+        Base.gc_num().pause > collections && page_faults() == before && break
+    end
+    return nothing
 end
 
 """

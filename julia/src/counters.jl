@@ -22,6 +22,17 @@ Run a full garbage collection.
 run_gc() = (GC.gc(true); nothing)
 
 """
+    page_faults()
+
+Return how many pages the kernel has mapped for this process without reading from disk (`ru_minflt` of getrusage(2)).
+"""
+function page_faults()
+    usage = zeros(Clong, 36)  # two times of two numbers each, then maxrss, ixrss, idrss, isrss, minflt, and others
+    ccall(:getrusage, Cint, (Cint, Ptr{Clong}), 0, usage)
+    return Int(usage[9])
+end
+
+"""
     gc_stats(trainer)
 
 Return the same statistics without the collections that the trainer excludes from its steps.

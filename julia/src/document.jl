@@ -55,6 +55,7 @@ function Base.getindex(study::Study, configuration::AbstractString)
         "$configuration, $(study.document["settings"]["model"]) of study $(study.document["id"])",
         rounds, [fill(gc_seconds, length(round)) for round in rounds], times["resolution"],
         number(result, "allocations", "host", "bytes_per_step"), number(result, "allocations", "host", "count_per_step"),
+        number(result, "interference", "minor_faults_per_step"),
         number(result, "startup", "first_step_seconds"), Float64.(field(result, "losses")), nothing,
     )
 end
@@ -322,6 +323,7 @@ function study_result(metadata, trial)
         epoch_seconds = metadata.work.steps_per_epoch === nothing ? nothing : metadata.work.steps_per_epoch * mean_step,
         allocations = (; host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, counter...)),
         gc = (; seconds_per_step = mean(gc_times(trial)), full_collections = nothing),
+        interference = (; minor_faults_per_step = trial.faults),
         parity = (; status = "skipped", reason = "measured from Julia; run `polybench parity --engines flux`"),
         losses = trial.losses,
         vs_baseline = (;

@@ -15,6 +15,8 @@ struct Trial
     "Bytes and count of a step's allocations in Julia's heap. A study without them gives NaN, also for the first step."
     bytes::Float64
     count::Float64
+    "Page faults of a timed step: pages that the kernel mapped for it. NaN if a study does not have them."
+    faults::Float64
     "Seconds of the process's first step, including compilation."
     first_step::Float64
     "Losses of the first steps from the initial weights."
@@ -180,6 +182,7 @@ function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
     println(io)
     histogram(io, step_times(trial))
     print(io, "\n  Memory of a step: ", format_memory(trial), ".")
+    isnan(trial.faults) || print(io, "\n  Page faults of a step: ", round(trial.faults; sigdigits = 3), ".")
     isnan(trial.first_step) ||
         print(io, "\n  First step, including compilation: ", format_seconds(trial.first_step), ".")
     return nothing

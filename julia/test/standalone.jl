@@ -146,7 +146,7 @@ end
 
 @testset "compare uses the rounds of two trials" begin
     trial(seconds) = PolyBench.Trial(
-        "t", seconds, map(zero, seconds), "step", 0.0, 0.0, 1.0, Float64[], nothing,
+        "t", seconds, map(zero, seconds), "step", 0.0, 0.0, 0.0, 1.0, Float64[], nothing,
     )
     slow, fast = trial([[2.0], [2.0], [2.0]]), trial([[1.0], [1.0], [1.0]])
     @test compare(fast, slow).speedup ≈ 2 && all(compare(fast, slow).ci95 .≈ 2)
@@ -168,12 +168,12 @@ end
 end
 
 @testset "trials, ratios and judgements have the meanings of BenchmarkTools" begin
-    trial(seconds, bytes) = PolyBench.Trial("t", [seconds], [zero(seconds)], "step", bytes, 2.0, 1.0, Float64[], nothing)
+    trial(seconds, bytes) = PolyBench.Trial("t", [seconds], [zero(seconds)], "step", bytes, 2.0, NaN, 1.0, Float64[], nothing)
     slow, fast = trial([2.0, 2.2], 100.0), trial([1.0, 1.1], 100.5)
     @test slow.times ≈ [2.0e9, 2.2e9] && slow.gctimes == [0, 0]
     @test (slow.memory, slow.allocs) == (100, 2)
     times, gc_times = [[1.0, 1.0, 9.0], [4.0]], [[0.0, 0.0, 0.5], [0.25]]
-    two_rounds = PolyBench.Trial("t", times, gc_times, "step", 0.0, 0.0, 1.0, Float64[], nothing)
+    two_rounds = PolyBench.Trial("t", times, gc_times, "step", 0.0, 0.0, 0.0, 1.0, Float64[], nothing)
     @test median(two_rounds).time ≈ 2.0e9 && gc_fraction(two_rounds) ≈ 0.05  # the geometric mean of 1 s and 4 s
     @test minimum(slow).time ≈ 2.0e9 && std(slow).time ≈ 1.0e9 * std([2.0, 2.2])
     @test median(fast) < median(slow) && sort([maximum(slow), minimum(slow)])[1].name == "minimum"
