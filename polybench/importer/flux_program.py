@@ -18,6 +18,8 @@ from polybench.networks.layers import MaxPool, walk
 class FluxProgram:
     """A copy of the chain, whose dropout has given masks; its arrays are flat, in the order of Julia's memory."""
 
+    rounding = 0.0
+
     def __init__(self, model: FluxModel, translated: FluxTranslation) -> None:
         translation = translated.translation
         network = translation.model

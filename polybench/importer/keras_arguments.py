@@ -111,7 +111,8 @@ def check_losses(model: Any, *, from_logits: bool) -> None:
     source = Source("compile", model.name)
     if model.losses:
         raise Source("add_loss", model.name).error(f"{len(model.losses)} losses: expected only the cross-entropy")
-    losses = keras.tree.flatten(getattr(model, "loss", None))
+    compiled = getattr(model, "loss", None)
+    losses = [compiled] if isinstance(compiled, dict) and "class_name" in compiled else keras.tree.flatten(compiled)
     if losses == [None]:
         return
     weights = keras.tree.flatten(model._compile_loss._user_loss_weights)

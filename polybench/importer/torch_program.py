@@ -23,6 +23,7 @@ class TorchProgram:
     """The module itself, with its hooks, in float64 until `close`; in training, its dropout has given masks."""
 
     conventions = NO_DEVIATIONS
+    rounding = 0.0
 
     def __init__(self, module: Any, optimizer: Optimizer, *, returns_probabilities: bool) -> None:
         self._module, self._settings, self._returns_probabilities = module, optimizer, returns_probabilities
