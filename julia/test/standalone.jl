@@ -233,14 +233,22 @@ end
         settings = study.document["settings"]
         @test settings["weights_sha256"] == WEIGHTS_SHA256[:lenet]
         @test occursin("flux/cpu", repr("text/plain", study))
-        merge!(study.document["results"][1], Dict("allocations" => nothing, "startup" => nothing))
+        @test study["flux/cpu"].faults == trial.faults
+        merge!(study.document["results"][1], Dict("allocations" => nothing, "startup" => nothing, "interference" => nothing))
         shown = repr("text/plain", study["flux/cpu"])
-        @test occursin("Memory of a step: not known.", shown) && !occursin("First step", shown)
+        @test occursin("Memory of a step: not known.", shown) && !occursin("First step", shown) && !occursin("Page faults", shown)
         @test occursin("memory:  not known", repr("text/plain", median(study["flux/cpu"])))
         @test_throws KeyError study["torch/cpu"]
         write(file, "{\"schema\": \"polybench.layers/2\"}")
         @test_throws "is not a study: its schema is \"polybench.layers/2\"" read_study(file)
     end
+end
+
+@testset "timed steps cause no page faults after the full collection" begin
+    chain = Chain(Dense(2 => 10, relu), (Dense(10 => 10, relu) for _ in 1:6)..., Dense(10 => 1))
+    trial = bench(chain, (m, x, y) -> Flux.mse(m(x), y), rand(Float32, 2, 500), rand(Float32, 1, 500))
+    @test 0 <= trial.faults < 20  # 103 without the warm-up
+    @test occursin("Page faults of a step: ", repr("text/plain", trial))
 end
 
 @testset "a trial of a user's model can be saved and read" begin
