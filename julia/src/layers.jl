@@ -204,5 +204,5 @@ Return the records with `fixed_mask_dropout` in place of each dropout layer.
 with_fixed_masks(records::AbstractVector) = map(with_fixed_masks, records)
 function with_fixed_masks(record::Record)
     record["type"] == "dropout" && return merge(record, Dict("type" => "fixed_mask_dropout"))
-    return Dict{String, Any}(k => v isa AbstractVector ? with_fixed_masks(v) : v for (k, v) in record)
+    return map_branches(with_fixed_masks, record)
 end

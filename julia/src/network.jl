@@ -93,6 +93,14 @@ walk(records) = mapreduce(walk, vcat, records; init = Record[])
 walk(record::Record) = [record; walk(get(record, "body", ())); walk(get(record, "shortcut", ()))]
 
 """
+    map_branches(f, record)
+
+Return the record with `f(records)` in place of the records of each branch. Other fields may be lists too, such as padding.
+"""
+map_branches(f, record::Record) =
+    Dict{String, Any}(key => key in ("body", "shortcut") ? f(value) : value for (key, value) in record)
+
+"""
     tensors(network, role, tree = network.chain)
 
 Return names such as `conv1.weight` => array for a role, in the order of the layers. `tree` is the chain, or its gradient, which has the

@@ -90,8 +90,7 @@ end
 mark_tables(records::AbstractVector, tables) = Record[mark_tables(record, tables) for record in records]
 function mark_tables(record::Record, tables)
     get(record, "tied", nothing) in tables && return merge(record, Dict("table" => true))
-    nested(value) = value isa AbstractVector && !isempty(value) ? mark_tables(value, tables) : value
-    return Dict{String, Any}(key => nested(value) for (key, value) in record)
+    return map_branches(records -> mark_tables(records, tables), record)
 end
 
 is_table(record::Record) = get(record, "table", false)
