@@ -8,6 +8,7 @@ Base.@kwdef struct RecordedRun
 end
 PolyBench.reset!(run::RecordedRun) = (push!(run.calls, :reset); nothing)
 PolyBench.run_steps!(run::RecordedRun, first::Int, n::Int) = (push!(run.calls, (first, n)); 0.25 * n)
+PolyBench.touch_heap!(run::RecordedRun) = (push!(run.calls, :touch_heap); nothing)
 PolyBench.last_loss(run::RecordedRun) = run.loss
 PolyBench.steps_per_value(run::RecordedRun) = run.steps_per_value
 PolyBench.count_allocations!(run::RecordedRun, first::Int, n::Int) = (push!(run.calls, (:count, first, n)); (6, 600))
@@ -33,7 +34,7 @@ const OWN_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwister(
     run = RecordedRun()
     trial = PolyBench.measure(run, "recorded", 2, 3, nothing)
     round = [:reset, (0, 2), (2, 1), (3, 1), (4, 1)]
-    @test run.calls == [:reset; [(step, 1) for step in 0:4]; round; round; :reset; (0, 2); (:count, 2, 3)]
+    @test run.calls == [:reset; [(step, 1) for step in 0:4]; :touch_heap; round; round; :reset; (0, 2); (:count, 2, 3)]
     @test trial.rounds == [[0.25, 0.25, 0.25], [0.25, 0.25, 0.25]]
     @test (trial.first_step, trial.bytes, trial.count, trial.losses) == (0.25, 200.0, 2.0, ones(5))
     @test_throws "the training diverges" PolyBench.measure(RecordedRun(loss = NaN), "recorded", 1, 1, nothing)
