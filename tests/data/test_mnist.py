@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 from pathlib import Path
 
@@ -99,6 +100,6 @@ def test_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise OSError(5, "Input/output error")
 
     folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS))
-    monkeypatch.setattr(Path, "open", fail)
+    monkeypatch.setattr(os, "open", fail)
     with pytest.raises(BadInput, match=r"cannot read .*train-images-idx3-ubyte: Input/output error"):
         list(mnist.read(folder, "train"))
