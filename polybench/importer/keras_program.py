@@ -149,7 +149,8 @@ class RecordingSGD(type(keras.optimizers.SGD())):  # type: ignore[misc] # on PyT
         """Keep the gradients, and take a step."""
         grads = list(grads)
         for variable, gradient in zip(self.gradients, grads, strict=True):
-            self.assign(variable, ops.convert_to_tensor(gradient))
+            self.assign(variable, ops.zeros_like(variable))
+            self.assign_add(variable, gradient)  # TensorFlow adds the rows of an embedding, and assigns only to them
         return super().apply(grads, trainable_variables)
 
 

@@ -161,7 +161,7 @@ class PhaseTimer:
     def durations(self) -> PhaseSeconds:
         """Return the total seconds of each phase so far; those of starts and rounds by process run."""
         seconds: dict[str, Any] = {
-            phase: [*runs.values()] if phase in _IN_EACH_PROCESS_RUN else sum(runs.values())
+            phase: [*runs.values()] if phase in _IN_EACH_PROCESS_RUN else sum(runs.values(), 0.0)
             for phase, runs in self._seconds.items()
         }
         return PhaseSeconds(**seconds)

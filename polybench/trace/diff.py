@@ -117,7 +117,10 @@ def _worst(comparison: Comparison, step: int, kind: DifferenceKind) -> str:
     """Return the tensor with the largest share of a difference."""
     if kind in ("loss", "batch"):
         return kind if kind == "loss" else comparison.inputs.tensor
-    sizes = {name: float(((a - b) ** 2).sum()) for name, a, b in pairs_of(comparison, step, kind)}
+    pairs = [*pairs_of(comparison, step, kind)] or pairs_of(
+        comparison, step - 1, kind
+    )  # only initial statistics differ
+    sizes = {name: float(((a - b) ** 2).sum()) for name, a, b in pairs}
     return max(sizes, key=lambda name: sizes[name])
 
 

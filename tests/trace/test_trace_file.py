@@ -89,6 +89,18 @@ def test_any_tensors_are_compared_or_refused(
         encode(diff(*files))
 
 
+def test_initial_statistics_that_differ_are_located_although_none_follow(tmp_path: Path) -> None:
+    for name, value in (("a", 0.0), ("b", 1.0)):
+        writer = TraceWriter(tmp_path / name, HEADER)
+        writer.add_tensor(0, "weight", "w", np.ones(3))
+        writer.add_tensor(0, "statistic", "running_mean", np.full(3, value))
+        writer.finish_step(0, STEP)
+        writer.close()
+    first = diff(tmp_path / "a", tmp_path / "b").first_difference
+    assert first is not None
+    assert (first.step, first.kind, first.tensor) == (0, "statistic", "running_mean")
+
+
 def test_a_trace_with_nan_is_compared(tmp_path: Path) -> None:
     one, nan = np.ones((2, 3)), np.full((2, 3), np.nan)
     document = diff(write(tmp_path / "a", {"w": one}), write(tmp_path / "b", {"w": nan}))

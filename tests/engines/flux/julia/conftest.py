@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT
+from polybench.engines.flux.julia.discovery import DEPOT, EXECUTABLE, FOUND_BY, PROJECT
 
 JULIACALL = "0.9.34"
 COMPLETE = {"Flux": "0.16.10", "JSON": "1.7.0", "PythonCall": JULIACALL, "PrecompileTools": "1.2.1", "NPZ": "0.4.3"}
@@ -20,7 +20,7 @@ Make = Callable[..., str]
 @pytest.fixture(autouse=True)
 def no_configured_julia(monkeypatch: pytest.MonkeyPatch, own_folders: Path, tmp_path: Path) -> Iterator[None]:
     """Hide the user's Julia, and give juliapkg an empty project."""
-    for name in (EXECUTABLE, PROJECT, FOUND_BY, "PYTHON_JULIAPKG_EXE", "PYTHON_JULIAPKG_OFFLINE"):
+    for name in (EXECUTABLE, PROJECT, FOUND_BY, DEPOT, "PYTHON_JULIAPKG_EXE", "PYTHON_JULIAPKG_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     if importlib.util.find_spec("juliapkg") is None:
         yield
