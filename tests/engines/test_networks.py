@@ -12,7 +12,7 @@ import pytest
 
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import GELU, LSTM, Attention, Dense, MaxPool, MeanOverTime, walk
+from polybench.networks.layers import GELU, LSTM, Attention, Dense, MaxPool, MeanOverTime, ReLU, walk
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.parity_check.check import CheckRequest, ParityChecker
@@ -100,6 +100,12 @@ def test_a_network_with_every_layer_of_transformers_passes_the_parity_check(
     check: Check, name: str, model: Model, tmp_path: Path
 ) -> None:
     assert_passes(check(name, task(name, model, 4, 3, tmp_path)), model)
+
+
+def test_a_layer_may_have_a_name_that_keras_gives(check: Check, tmp_path: Path) -> None:
+    layers = (Dense("re_lu", 4, 6), ReLU(), MeanOverTime(), Dense("input", 6, 4))
+    model = msgspec.structs.replace(FEATURES, name="names", layers=layers)
+    assert_passes(check("tf", task("tf", model, 4, 2, tmp_path)), model)
 
 
 WITHOUT_NORMS = msgspec.structs.replace(

@@ -74,7 +74,7 @@ def _norm(weights: Tree, state: Tree, x: Array, plants: Collection[Plant]) -> tu
         "norm.running_var": (1 - momentum) * state["norm.running_var"] + momentum * unbiased,
     }
     if "evaluation mode" in plants:
-        mean, variance = state["norm.running_mean"], state["norm.running_var"]
+        mean, variance = (state[f"norm.running_{kind}"].astype(x.dtype) for kind in ("mean", "var"))
     epsilon = 1e-3 if "epsilon" in plants else 1e-5
     scale = weights["norm.weight"] / jnp.sqrt(variance + epsilon)
     return scale[:, None, None] * (x - mean[:, None, None]) + weights["norm.bias"][:, None, None], changed

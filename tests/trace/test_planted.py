@@ -31,6 +31,8 @@ pytest.importorskip("jax")
 Compare = Callable[[Iterable[Case]], list[Outcome]]
 IN_TORCH = list(single_cases(["torch"], ["torch"]))
 IN_JAX = [case for case in single_cases(["jax"], ["torch"]) if case.planted[0] in MISSING["torch"]]
+HOUR = 3600
+"""Seconds for hundreds of trainings, also beside other work."""
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "compare_trainings.md"
 
 
@@ -108,6 +110,7 @@ def test_causes_that_need_the_network_are_named_as_not_tried(folder: Path) -> No
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(HOUR)
 def test_planted_differences_are_named_first_in_all_frameworks(folder: Path) -> None:
     pytest.importorskip("keras")
     outcomes = compare(single_cases(), folder)
@@ -119,6 +122,7 @@ def test_planted_differences_are_named_first_in_all_frameworks(folder: Path) -> 
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(HOUR)
 def test_one_of_two_planted_differences_is_named_first(folder: Path) -> None:
     outcomes = compare(paired_cases(), folder)
     wrong = [one for one in outcomes if not one.is_first]
@@ -126,6 +130,7 @@ def test_one_of_two_planted_differences_is_named_first(folder: Path) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(HOUR)
 def test_clean_pairs_of_all_frameworks_have_no_cause(folder: Path) -> None:
     pytest.importorskip("keras")
     outcomes = compare(clean_cases(), folder)

@@ -40,10 +40,11 @@ _SOURCES = {
     "running_variance": "Keras's BatchNormalization: moving_variance uses keras.ops.moments, divided by n",
     "batch_norm_sums": "tf.nn.moments, Eigen's InnerMostDimPreserver, TensorReduction.h",
 }
-_INPUT = "0input"
-"""Name of the input layer. Layer names never begin with a digit, so it cannot clash with one.
+_INPUT = "input"
+"""Name of the input layer, which Keras would name itself, and so do layers without a canonical name, such as `re_lu`."""
 
-Keras's default, `input_layer`, could."""
+_OWN = "0"
+"""First character of the names of layers with a canonical name; names that Keras chooses begin with a letter."""
 
 _MAX_SEED = 0x7FFFFFFF
 """Largest seed: Keras on PyTorch stores it as a signed 32-bit integer."""
@@ -357,8 +358,8 @@ def _attend_to_itself(attention: Any, causal: bool, x: Any) -> Any:
 
 
 def _name(layer: spec.Named) -> str:
-    """Keras name of a layer; Keras on PyTorch rejects dots."""
-    return layer.name.replace(".", "_")
+    """Keras name of a layer, unlike every other one; Keras on PyTorch rejects dots."""
+    return _OWN + layer.name.replace(".", "_")
 
 
 def _pool(layer: spec.MaxPool | spec.AveragePool, shape: spec.Shape) -> Any:
