@@ -23,7 +23,7 @@ compare: $(INSTALLED)
 test: $(INSTALLED)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(INSTALLED) # with the tests marked slow or exhaustive
+test-all: $(INSTALLED) # with the tests marked slow or wide
 	$(PYTEST) $(ARGS)
 
 gpu: # everything that needs a GPU, in build/gpu, within nine minutes; exit code 4 without a GPU

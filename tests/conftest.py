@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 from polybench.machine.interrupts import SIGNALS
 from tests import julia_depot
+from tests.rings import mark_wide_tests
 
 # Machines are shared, so a slow example or strategy is not an error.
 # mutmut runs a test several times in a process, each time with an executor of its own.
@@ -90,7 +91,9 @@ LONGEST = (
 _RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_wide_tests(items)
     items.sort(key=_order)
 
 

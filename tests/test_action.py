@@ -124,7 +124,7 @@ def test_a_commit_that_cannot_be_built_fails_with_the_reason(tmp_path: Path) -> 
     assert done.returncode != 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.parametrize(("factor", "code"), [(1.1, 1), (1.0, 0)], ids=["slow", "equal"])
 def test_verdicts_of_twenty_pull_requests(tmp_path: Path, factor: float, code: int) -> None:
     codes = []
@@ -134,7 +134,7 @@ def test_verdicts_of_twenty_pull_requests(tmp_path: Path, factor: float, code: i
     assert codes == [code] * 20
 
 
-@pytest.mark.exhaustive  # a busy machine makes real steps inconclusive
+@pytest.mark.wide  # a busy machine makes real steps inconclusive
 @pytest.mark.parametrize(("factor", "code"), [(1.5, 1), (1.0, 0)], ids=["slow", "equal"])
 def test_pull_requests_of_steps_in_pytorch(tmp_path: Path, factor: float, code: int) -> None:
     pytest.importorskip("torch")

@@ -68,7 +68,7 @@ def _source(julia: Julia, name: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.timeout(1200)  # compiles Flux for each commit, 7 minutes on 2 busy cores
 def test_a_slow_commit_of_a_julia_package_is_measured(run: Run, checkout: Path) -> None:
     done = run("versions", "HEAD~2", "HEAD~1", "--fail-if", "slower=20%")
@@ -80,7 +80,7 @@ def test_a_slow_commit_of_a_julia_package_is_measured(run: Run, checkout: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.timeout(2400)
 def test_a_slow_commit_of_a_julia_package_is_found(run: Run, checkout: Path) -> None:
     done = run("bisect", "HEAD~2", "HEAD")

@@ -39,14 +39,14 @@ Check = Callable[[str, CheckRequest], ParityCheck]
 MARKS: dict[str, Any] = {
     **dict.fromkeys(("flux", "keras+jax", "tf+unrolled"), pytest.mark.slow),
     # On the CPU, its graph is that of tf (tests/engines/tf/test_engine.py).
-    "tf+no_fusion": [pytest.mark.slow, pytest.mark.exhaustive],
+    "tf+no_fusion": [pytest.mark.slow, pytest.mark.wide],
 }
 every_engine = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in EVERYTHING_CELLS]
 )
 SEQUENCES_NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in SEQUENCES_CELLS]
 PUBLISHED = [
-    pytest.param(network, name, marks=[pytest.mark.slow, *([] if network == IN_CI else [pytest.mark.exhaustive])])
+    pytest.param(network, name, marks=[pytest.mark.slow, *([] if network == IN_CI else [pytest.mark.wide])])
     for network, name in NETWORK_CASES
 ]
 

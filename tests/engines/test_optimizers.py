@@ -28,7 +28,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> small_datasets.Files:
 
 # The case with weight decay also checks the other rules of the optimizer.
 CASES = [
-    pytest.param(name, case, marks=pytest.mark.exhaustive if (name, f"{case}+decay") in OPTIMIZER_CASES else ())
+    pytest.param(name, case, marks=pytest.mark.wide if (name, f"{case}+decay") in OPTIMIZER_CASES else ())
     for name, case in OPTIMIZER_CASES
 ]
 

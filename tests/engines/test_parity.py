@@ -14,7 +14,7 @@ from tests.engines.conftest import Outcome, RunLenet
 
 def _cases(*without: str) -> list[Any]:
     names = [name for name in LENET_CELLS if name not in without]
-    slow, chained = pytest.mark.slow, [pytest.mark.slow, pytest.mark.exhaustive]
+    slow, chained = pytest.mark.slow, [pytest.mark.slow, pytest.mark.wide]
     marks = dict.fromkeys(SLOW_CELLS, slow) | dict.fromkeys(CHAINED, chained)
     return [pytest.param(name, marks=marks.get(name, ())) for name in names]
 

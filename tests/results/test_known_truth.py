@@ -48,7 +48,7 @@ def few_or_many(few: int, many: int, *cases: tuple[object, ...]) -> list[object]
     return [
         *(pytest.param(*case, few, id=_name(case)) for case in cases[:2]),
         *(
-            pytest.param(*case, many, id=f"{_name(case)}-many", marks=[pytest.mark.exhaustive, pytest.mark.slow])
+            pytest.param(*case, many, id=f"{_name(case)}-many", marks=[pytest.mark.wide, pytest.mark.slow])
             for case in cases
         ),
     ]

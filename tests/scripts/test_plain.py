@@ -202,7 +202,7 @@ min_learning_rate = 0.01
     [
         *(("char-gpt", engine) for engine in (*FRAMEWORKS, "torch+compile", "keras+jax", "keras+torch")),
         *(
-            pytest.param(model, engine, marks=pytest.mark.exhaustive)
+            pytest.param(model, engine, marks=pytest.mark.wide)
             for model in ("vit-cifar", "mobile-cifar", "warmed_up.toml")
             for engine in FRAMEWORKS
         ),

@@ -109,7 +109,7 @@ def test_causes_that_need_the_network_are_named_as_not_tried(folder: Path) -> No
     assert "initial weights" in document.excluded
 
 
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.timeout(HOUR)
 def test_planted_differences_are_named_first_in_all_frameworks(folder: Path) -> None:
     pytest.importorskip("keras")
@@ -121,7 +121,7 @@ def test_planted_differences_are_named_first_in_all_frameworks(folder: Path) -> 
     assert not late, describe(late)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.timeout(HOUR)
 def test_one_of_two_planted_differences_is_named_first(folder: Path) -> None:
     outcomes = compare(paired_cases(), folder)
@@ -129,7 +129,7 @@ def test_one_of_two_planted_differences_is_named_first(folder: Path) -> None:
     assert len(wrong) <= 0.05 * len(outcomes), describe(wrong)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.timeout(HOUR)
 def test_clean_pairs_of_all_frameworks_have_no_cause(folder: Path) -> None:
     pytest.importorskip("keras")

@@ -34,7 +34,7 @@ def test_weights_and_batches_are_on_the_device(fixture: EngineFixture) -> None:
         assert engine.array_types() == expected
 
 
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
 def test_more_networks_pass_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:

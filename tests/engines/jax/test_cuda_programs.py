@@ -94,7 +94,7 @@ def test_the_step_for_cuda_is_that_of_the_cpu(fixture: EngineFixture) -> None:
         check_network(fixture.engine, model)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.wide
 @pytest.mark.cuda_level("jax", "lowered for CUDA")
 @in_process_of("jax")
 def test_the_step_of_every_network_for_cuda_is_that_of_the_cpu(fixture: EngineFixture) -> None:
