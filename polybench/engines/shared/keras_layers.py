@@ -41,7 +41,7 @@ _SOURCES = {
     "batch_norm_sums": "tf.nn.moments, Eigen's InnerMostDimPreserver, TensorReduction.h",
 }
 _INPUT = "input"
-"""Name of the input layer, which Keras would name itself, and so do layers without a canonical name, such as `re_lu`."""
+"""Name of the input layer. Keras names layers without a canonical name, such as `re_lu`, and never one `input`."""
 
 _OWN = "0"
 """First character of the names of layers with a canonical name; names that Keras chooses begin with a letter."""
