@@ -60,8 +60,8 @@ def available_memory(process: Path = PROC_SELF) -> int | None:
 def _groups(controller: str, process: Path) -> Iterator[Path]:
     """Yield the folders of this process's groups that may set the limit; see proc_pid_mountinfo(5)."""
     own = [line.split(":", 2)[1:] for line in _read_text(process / "cgroup").splitlines()]
-    for line in _read_text(process / "mountinfo").splitlines():
-        mount, _, system = line.partition(" - ")
+    mounts = [line.partition(" - ") for line in _read_text(process / "mountinfo").splitlines() if " - cgroup" in line]
+    for mount, _, system in mounts:
         # The kernel writes a space in a name as backslash and 040.
         root, point = (
             re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text) for text in mount.split(" ")[3:5]

@@ -7,6 +7,7 @@ with a running worker. Failed checks are not cached.
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 import tempfile
@@ -53,7 +54,10 @@ class CheckCache:
 
     def __init__(self, folder: Path) -> None:
         self._cache = FileCache(folder, CachedCheck, _MAX_BYTES)
-        self._source_digest = cache_key(*source_files())
+
+    @functools.cached_property
+    def _source_digest(self) -> str:
+        return cache_key(*source_files())  # reads all of polybench, so only when an engine is checked
 
     def key(self, request: CheckRequest, context: CheckContext) -> str:
         """Return a hash of everything that determines the result and is known before a worker starts."""
