@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import traceback
 import warnings
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polybench.errors import BadInput, lookup_or_suggest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 Row = TypeVar("Row")
 
@@ -83,6 +85,8 @@ def blame(error: BaseException) -> str | None:
 
 @functools.cache
 def _entry_points(group: str) -> EntryPoints:
+    from importlib.metadata import entry_points  # late: a third of what a worker imports before NumPy
+
     return entry_points(group=group)
 
 
