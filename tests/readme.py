@@ -14,7 +14,6 @@ import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec, Variant
-from polybench.engines.cuda_levels import LEVELS
 from polybench.networks import MODEL_NAMES, MODELS, find_model
 from polybench.networks.layers import Layer
 from polybench.networks.model import Model
@@ -326,7 +325,7 @@ def cuda() -> str:
 
 def levels() -> str:
     """Return a row per level of CUDA tests."""
-    return markdown(("level", "the CUDA code"), LEVELS.items())
+    return markdown(("level", "the CUDA code"), cuda_levels.LEVELS.items())
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -396,7 +395,6 @@ def _without_none(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    cuda_levels.FILE.write_bytes(cuda_levels.encode())
     for page in PAGES:
         page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
     JULIA_MODELS.mkdir(exist_ok=True)

@@ -104,8 +104,6 @@ def _meter_text(meter: dict[str, Any]) -> str:
 
 
 def _engine_lines(name: str, entry: dict[str, Any]) -> list[str]:
-    from polybench.engines.cuda_levels import CudaTest
-
     indent = f"{'':<10}          "
     if not entry["runs"]:
         return [f"{name:<10} missing  {entry['reason']}", f"{indent}fix it with: {entry['hint']}"]
@@ -115,7 +113,7 @@ def _engine_lines(name: str, entry: dict[str, Any]) -> list[str]:
     if build:
         lines.append(f"{indent}{build}")
     if entry.get("cuda"):
-        lines.append(f"{indent}CUDA code: {CudaTest(**entry['cuda'])}")
+        lines.append(f"{indent}CUDA: {entry['cuda']}")
     installed = [variant for variant, status in entry["variants"].items() if status["installed"]]
     if installed:
         lines.append(f"{indent}variants: {', '.join(installed)}")

@@ -54,6 +54,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     variants: dict[str, Variant] = {}
     runs_on: str = "CPU"  # `devices`, as text
     devices: tuple[str, ...] = ("cpu",)
+    ran_on: str | None = None  # the last GPU that ran all of its CUDA tests, with the date
     # Variables of its workers; `{threads}` in a value stands for the study's threads.
     environment: dict[str, str] = {}
     # Variables of its workers on a GPU, by precision.
@@ -229,6 +230,7 @@ ENGINES |= {
         },
         runs_on="CPU, CUDA",
         devices=("cpu", "cuda"),
+        ran_on="NVIDIA H200, 2026-11-27",
         memory_bytes=350 << 20,
         startup_seconds=5.0,
         copies_data=False,
@@ -269,6 +271,7 @@ ENGINES |= {
         packages=("jax", "optax"),
         runs_on="CPU, CUDA",
         devices=("cpu", "cuda"),
+        ran_on="NVIDIA H100, 2026-11-28",
         # Only NPROC sizes XLA's CPU thread pools (xla/pjrt/utils.cc, DefaultThreadPoolSize). By default JAX
         # preallocates three quarters of a GPU's memory, which hides how much it needs.
         environment={"NPROC": "{threads}", "PJRT_NPROC": "{threads}", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},

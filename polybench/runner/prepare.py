@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
-from polybench.engines.cuda_levels import was_never_run
+from polybench.engines import ENGINES
 from polybench.errors import mask
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
@@ -76,7 +76,8 @@ def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
     for name, delay in state.plan.study.injected_delays.items():
         state.warn(f"{name} has an injected delay of {delay:.0%} per step: its times are not those of the engine")
     on_cuda = dict.fromkeys(one.engine for one in state.plan.configurations if one.device != "cpu")
-    if host.gpu_names() and (never_run := [name for name in on_cuda if was_never_run(name)]):
+    never_run = [name for name in on_cuda if name in ENGINES and ENGINES[name].ran_on is None]
+    if host.gpu_names() and never_run:
         state.warn(
             f"polybench's tests have never run {', '.join(never_run)} on a GPU: please open an issue with this study,"
             " saved with --anonymous"
