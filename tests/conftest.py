@@ -30,6 +30,11 @@ from polybench.machine.interrupts import SIGNALS
 from tests import julia_depot
 from tests.rings import mark_wide_tests
 
+# The engine `faulty`, in this process and in all that it starts.
+PLUGIN = str(Path(__file__).parent / "plugin")
+sys.path.append(PLUGIN)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), PLUGIN)))
+
 # Machines are shared, so a slow example or strategy is not an error.
 # mutmut runs a test several times in a process, each time with an executor of its own.
 IGNORED = [HealthCheck.too_slow, HealthCheck.differing_executors]

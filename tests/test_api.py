@@ -72,16 +72,16 @@ def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
 
 
 def test_overhead_has_a_row_per_configuration() -> None:
-    result = polybench.overhead(batch_sizes=[1, 128], engines="fake+linear_cost", **SHORT)
+    result = polybench.overhead(batch_sizes=[1, 128], engines="faulty+linear_cost", **SHORT)
     (row,) = result.rows()
     assert row["overhead_seconds"] == pytest.approx(2e-3, rel=0.1)
-    assert "fake+linear_cost/cpu" in str(result)
-    assert "fake+linear_cost/cpu" in result._repr_markdown_()
+    assert "faulty+linear_cost/cpu" in str(result)
+    assert "faulty+linear_cost/cpu" in result._repr_markdown_()
     assert len(result.to_pandas()) == 1
     result.save()
     assert polybench.load_overhead().to_json() == result.to_json()
     with pytest.raises(BadInput, match="two or more batch sizes"):
-        polybench.overhead(batch_sizes=[8], engines="fake+linear_cost")
+        polybench.overhead(batch_sizes=[8], engines="faulty+linear_cost")
     assert result.plot().data[0].x == (1, 128)
 
 

@@ -71,7 +71,7 @@ def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     pytest.importorskip("plotly", reason="plotly is not installed")
     # In the third one, a configuration must catch up.
-    engines = "fake,fake+linear_cost" if path.stem == "3_the_first_step" else "fake+linear_cost"
+    engines = "fake,faulty+linear_cost" if path.stem == "3_the_first_step" else "faulty+linear_cost"
     monkeypatch.setenv("POLYBENCH_NOTEBOOK_ENGINES", engines)
     monkeypatch.setenv("POLYBENCH_NOTEBOOK_DATA", str(small_datasets.cifar_folder(tmp_path, 1000)))
     book = nbformat.read(path, as_version=4)

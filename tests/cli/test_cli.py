@@ -81,10 +81,10 @@ def test_every_command_has_help(run: Run) -> None:
 
 def test_compare_prints_a_table_and_saves_the_study(program: Run, run: Run, tmp_path: Path) -> None:
     data = str(cifar_folder(tmp_path, 100))  # an epoch of all synthetic images takes 614 MB
-    result = program("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST, "--data", data)
+    result = program("compare", "--engines", "fake,fake+slow,faulty+unavailable", *FAST, "--data", data)
     assert result.returncode == 0
     assert "fake+slow/cpu" in result.stdout
-    assert "unavailable: the fake framework is not installed" in result.stdout
+    assert "unavailable: the faulty framework is not installed" in result.stdout
     assert "\x1b" not in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     assert program("show", "last").stdout == result.stdout
@@ -177,21 +177,21 @@ def test_the_traceback_of_a_bug_has_no_secrets() -> None:
 
 
 def test_a_failed_configuration_is_exit_code_1_and_the_rest_is_printed(run: Run) -> None:
-    result = run("compare", "--engines", "fake,fake+crash", *FAST)
+    result = run("compare", "--engines", "fake,faulty+crash", *FAST)
     assert result.returncode == 1
     assert "SIGSEGV" in result.stdout
     assert "not checked" in result.stdout
 
 
 def test_nothing_measured_is_exit_code_4(run: Run) -> None:
-    assert run("compare", "--engines", "fake+unavailable", *FAST, "--no-save").returncode == 4
+    assert run("compare", "--engines", "faulty+unavailable", *FAST, "--no-save").returncode == 4
     assert run("list").stdout.startswith("no saved studies")
 
 
 def test_strict_is_exit_code_3(run: Run) -> None:
-    result = run("compare", "--engines", "fake,fake+unavailable", "--strict", *FAST)
+    result = run("compare", "--engines", "fake,faulty+unavailable", "--strict", *FAST)
     assert result.returncode == 3
-    assert "the fake framework is not installed" in result.stderr
+    assert "the faulty framework is not installed" in result.stderr
 
 
 def test_parity_help_lists_its_formats(run: Run) -> None:
@@ -274,12 +274,12 @@ def test_doctor_lists_missing_variants_and_hides_internal_engines(run: Run, monk
 
 def test_layers_prints_the_operations_of_a_step(run: Run) -> None:
     fast = [*FAST, "--quiet"]
-    result = run("layers", "--engines", "fake,fake+slow_last_layer", *fast, "--sort", "slowdown", "--format", "csv")
+    result = run("layers", "--engines", "fake,faulty+slow_last_layer", *fast, "--sort", "slowdown", "--format", "csv")
     assert result.returncode == 0
     assert result.stdout.splitlines()[1].startswith("fake/cpu,dense3,weight gradient,")
-    result = run("layers", "--engines", "fake+unavailable", *fast)
+    result = run("layers", "--engines", "faulty+unavailable", *fast)
     assert result.returncode == 4
-    assert "unavailable: the fake framework is not installed" in result.stdout
+    assert "unavailable: the faulty framework is not installed" in result.stdout
     layer = ("--layer", "conv 4->8 3x3 pad 1 relu", "--shape", "8x8")
     result = run("layers", "--engines", "fake", *fast, *layer, "--format", "json")
     assert result.returncode == 0

@@ -38,7 +38,7 @@ def completed(line: str) -> list[str]:
         ("polybench compare --engines tf,torch+comp", ["tf,torch+compile"]),
         ("polybench compare --engines torch+compile+ch", ["torch+compile+channels_last"]),
         ("polybench compare --engines torch+compile+co", []),
-        ("polybench compare --engines fa", []),  # internal
+        ("polybench compare --engines fak", []),  # internal
         ("polybench sweep --model len", ["lenet"]),
         ("polybench models mnist-m", ["mnist-mlp"]),
         ("polybench compare --model ./my_", []),  # the shell completes files

@@ -21,7 +21,7 @@ from tests.commands import FAST, printed, printed_json, refused
 from tests.factories import measured, study
 
 QUICK = (*FAST, "--processes", "2", "--quiet")
-ENGINES = ["--engines", "fake,fake+slow_last_layer"]
+ENGINES = ["--engines", "fake,faulty+slow_last_layer"]
 
 
 pytestmark = pytest.mark.usefixtures("small_data")
@@ -31,7 +31,7 @@ def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) 
     printed("compare", *ENGINES, *QUICK)
     before: dict[str, Any] = printed_json("explain", "last")
     suggested = {one["evidence"]: one["command"] for one in before["suggested_measurements"]}
-    assert suggested["layers"].startswith("polybench layers --engines fake,fake+slow_last_layer --data synthetic")
+    assert suggested["layers"].startswith("polybench layers --engines fake,faulty+slow_last_layer --data synthetic")
     printed(*suggested["layers"].split()[1:], "--quiet")
 
     document = printed_json("explain", "last")
@@ -53,19 +53,19 @@ def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) 
     assert str(polybench.explain("last")) == text
     assert polybench.explain("last")._repr_markdown_() == printed("explain", "last", "--format", "markdown")
     assert json.loads(polybench.explain("last").to_json()) == document
-    reversed = printed("explain", "last", "--baseline", "fake+slow_last_layer/cpu")
-    assert "fake/cpu vs. fake+slow_last_layer/cpu" in reversed
+    reversed = printed("explain", "last", "--baseline", "faulty+slow_last_layer/cpu")
+    assert "fake/cpu vs. faulty+slow_last_layer/cpu" in reversed
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
     assert "is a layers document, not a study" in refused("explain", layers.stem)
     assert "polybench.layers/2" in refused("explain", str(layers))
 
 
 def test_compare_measures_the_layers_of_its_explanation(own_folders: Path) -> None:
-    engines = ("--engines", "fake,fake+slow_last_layer,fake+crash")
+    engines = ("--engines", "fake,faulty+slow_last_layer,faulty+crash")
     text = printed("compare", *engines, *QUICK, "--explain", code=1)
     assert "parity" in text
-    assert "- fake+crash/cpu: failed: the worker was killed by SIGSEGV" in text
-    assert "fake+slow_last_layer/cpu vs. fake/cpu" in text
+    assert "- faulty+crash/cpu: failed: the worker was killed by SIGSEGV" in text
+    assert "faulty+slow_last_layer/cpu vs. fake/cpu" in text
     assert "Most of the difference comes from dense3, weight gradient: " in text
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
 

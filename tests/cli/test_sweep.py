@@ -15,16 +15,16 @@ import pytest
 from typer.testing import Result
 
 from polybench.data import synthetic
-from polybench.engines.fake.engine import OVERHEAD_SECONDS, SECONDS_PER_IMAGE
 from polybench.storage.store import Store
 from tests.commands import invoke, printed, printed_json, refused
+from tests.plugin.faulty_engine import OVERHEAD_SECONDS, SECONDS_PER_IMAGE
 
 PRICED, BATCHES, OVERHEAD = "priced", "batches", "overhead"
 COMMANDS = {
     PRICED: "sweep --engines fake+slow,fake --baseline fake/cpu --threads 1,2,512 --force --price cpu-1=3.6"
     " --price cpu-2=7.2",
-    BATCHES: "sweep --engines fake+linear_cost,fake,fake+crash --batch-size 1,128",
-    OVERHEAD: "overhead --engines fake+linear_cost --batch-size 128,1,16",
+    BATCHES: "sweep --engines faulty+linear_cost,fake,faulty+crash --batch-size 1,128",
+    OVERHEAD: "overhead --engines faulty+linear_cost --batch-size 128,1,16",
 }
 SHORT = ("--data", "synthetic", "--processes", "1", "--rounds-per-process", "1", "--steps-per-round", "4", "--quiet")
 FASTEST = (*SHORT, "--no-parity", "--no-metrics")
@@ -74,7 +74,7 @@ def test_overhead_finds_the_injected_fixed_cost(measured: Measured) -> None:
 def test_a_sweep_reports_the_speedup_of_larger_batches(measured: Measured) -> None:
     rows = {(row["batch_size"], row["configuration"]): row for row in measured(BATCHES).rows()}
     step = OVERHEAD_SECONDS + 128 * SECONDS_PER_IMAGE
-    linear = rows["128", "fake+linear_cost/cpu"]
+    linear = rows["128", "faulty+linear_cost/cpu"]
     assert float(linear["speedup"]) == pytest.approx(128 * (OVERHEAD_SECONDS + SECONDS_PER_IMAGE) / step, rel=0.2)
     assert float(linear["low"]) < float(linear["speedup"]) < float(linear["high"])
     assert float(rows["128", "fake/cpu"]["speedup"]) == pytest.approx(128, rel=0.2)
@@ -83,7 +83,7 @@ def test_a_sweep_reports_the_speedup_of_larger_batches(measured: Measured) -> No
 def test_a_failed_configuration_has_a_reason_and_the_others_have_numbers(measured: Measured) -> None:
     sweep = measured(BATCHES)
     assert sweep.shown.exit_code == 1
-    assert "fake+crash/cpu: failed: the worker was killed by SIGSEGV" in sweep.shown.stdout
+    assert "faulty+crash/cpu: failed: the worker was killed by SIGSEGV" in sweep.shown.stdout
     assert "at batch size 128\n" in sweep.shown.stdout
 
 
@@ -145,11 +145,11 @@ def test_the_text_has_a_table_of_costs_and_names_missing_prices(measured: Measur
 
 def test_without_prices_the_text_has_no_table_of_costs(measured: Measured) -> None:
     document = json.loads(measured(BATCHES).show("--format", "json"))
-    assert document["reference"] == {"configuration": "fake+linear_cost/cpu", "parameters": {"batch_size": 1}}
+    assert document["reference"] == {"configuration": "faulty+linear_cost/cpu", "parameters": {"batch_size": 1}}
     found = [configuration for point in document["points"] for configuration in point["configurations"]]
     assert {configuration["dollars_per_epoch"] for configuration in found} == {None}
     assert found[4]["relative_time"] == pytest.approx(found[4]["epoch_seconds"] / found[0]["epoch_seconds"])
-    assert "cost" not in measured(BATCHES).shown.stdout.replace("fake+linear_cost", "")
+    assert "cost" not in measured(BATCHES).shown.stdout.replace("faulty+linear_cost", "")
 
 
 def test_other_prices_change_the_costs_of_a_saved_sweep(measured: Measured) -> None:
@@ -186,7 +186,7 @@ def test_other_prices_change_the_costs_of_a_saved_sweep(measured: Measured) -> N
 @pytest.mark.parametrize("name", [BATCHES, OVERHEAD])
 def test_one_process_has_no_interval(name: str, measured: Measured, small_data: None) -> None:
     assert "intervals: 95%" in measured(name).shown.stdout
-    command = COMMANDS[name].replace("fake+linear_cost,fake,fake+crash", "fake+linear_cost")
+    command = COMMANDS[name].replace("faulty+linear_cost,fake,faulty+crash", "faulty+linear_cost")
     assert "intervals" not in printed(*command.split(), *FASTEST, "--processes", "3", "--quick", "--no-save")
 
 

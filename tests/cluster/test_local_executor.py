@@ -106,16 +106,16 @@ def test_several_machines_have_separate_studies_and_one_table(tmp_path: Path) ->
 def test_baseline_that_was_not_measured_is_replaced(tmp_path: Path) -> None:
     file, images = tmp_path / "study.toml", study(tmp_path).data
     file.write_text(
-        f'engines = ["fake", "fake+unavailable"]\ndata = "{images}"\nbatch_size = 16\nprocesses = 1\n'
+        f'engines = ["fake", "faulty+unavailable"]\ndata = "{images}"\nbatch_size = 16\nprocesses = 1\n'
         "rounds_per_process = 1\nsteps_per_round = 2\nparity = false\nmetrics = false\n"
-        'baseline = "b:fake+unavailable/cpu"\n'
+        'baseline = "b:faulty+unavailable/cpu"\n'
         '[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\n'
     )
     command = ["run", str(file), "--results", str(tmp_path / "r"), "--on", "local", "--format", "json"]
     table = CliRunner().invoke(app, command)
     assert table.exit_code == 0, table.output
     assert msgspec.json.decode(table.stdout)["baseline"] == "a:fake/cpu"
-    assert "the baseline b:fake+unavailable/cpu was not measured; another row" in table.stderr
+    assert "the baseline b:faulty+unavailable/cpu was not measured; another row" in table.stderr
 
 
 def test_killed_node_is_replaced(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_killed_node_is_replaced(tmp_path: Path) -> None:
 
 
 def test_anonymous_cluster_run_saves_no_name_and_no_path(tmp_path: Path) -> None:
-    cluster, folder = cluster_run(tmp_path, engines=("fake", "fake+crash")), tmp_path / "r"
+    cluster, folder = cluster_run(tmp_path, engines=("fake", "faulty+crash")), tmp_path / "r"
     document = only_document(run(cluster, folder, header=new_header(anonymous=True)))
     saved = (folder / f"{document.id}.json").read_text()
     assert str(tmp_path) not in saved
@@ -280,7 +280,7 @@ def test_node_with_another_polybench_is_rejected(
 def test_study_that_no_machine_can_run_is_rejected_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nowhere"):
         run(cluster_run(tmp_path, data=str(tmp_path / "nowhere")), tmp_path / "r")
-    strict = msgspec.structs.replace(cluster_run(tmp_path, engines=("fake", "fake+unavailable")), strict=True)
+    strict = msgspec.structs.replace(cluster_run(tmp_path, engines=("fake", "faulty+unavailable")), strict=True)
     with pytest.raises(RequiredEngineMissing, match=r"fake\+unavailable/cpu is unavailable"):
         run(strict, tmp_path / "r")
     assert not (tmp_path / "r" / "unfinished").exists()

@@ -21,7 +21,7 @@ from tests.factories import study as made_up
 FILE = Path(__file__).with_name("study.json")
 
 STUDY = Study(
-    engines=("fake", "fake+slow", "fake+unavailable"),
+    engines=("fake", "fake+slow", "faulty+unavailable"),
     devices=("cpu",),
     data="synthetic",
     batch_size=16,

@@ -61,7 +61,7 @@ def commands(here: Here) -> dict[str, list[str]]:
     engines, device = ",".join(here.engines), here.device
     both = "cpu" if here.rehearsed else f"cpu,{device}"
     variants = "fake,fake+slow" if here.rehearsed else _of_installed(VARIANTS, here)
-    first = "fake+crash,fake" if here.rehearsed else "torch"
+    first = "faulty+crash,fake" if here.rehearsed else "torch"
     sweep = "fake" if here.rehearsed else _of_installed(("torch", "torch+cudagraph", "jax"), here)
     sizes = "1,4" if here.rehearsed else "1,4,16,64,256,1024,4096"
     shortest = " --quick --no-parity --budget"

@@ -50,7 +50,7 @@ def test_every_command_is_valid(here: Here) -> None:
 def test_a_rehearsal_writes_documents_and_a_summary(tmp_path: Path) -> None:
     assert __main__.main([str(tmp_path), "--rehearse", "-k", "not identical"]) == 0
     summary = (tmp_path / "summary.md").read_text()
-    assert "fake+crash/cpu (fp32) fails: the worker was killed" in summary
+    assert "faulty+crash/cpu (fp32) fails: the worker was killed" in summary
     assert "10 passed, 0 failed" in summary
     studies = {name for name, (verb, *_) in commands(REHEARSAL).items() if verb in ("compare", "run")}
     assert {path.stem for path in tmp_path.glob("*.json")} == studies | {"sweep"}

@@ -98,11 +98,11 @@ def read(line: str) -> Study:
 @pytest.mark.parametrize("wanted", [PLAIN, FULL], ids=["plain", "full"])
 def test_a_suggested_comparison_parses_to_the_same_study(wanted: Study) -> None:
     assert read(command_line("compare", wanted)) == wanted
-    other = for_comparison(wanted, ["fake+linear_cost", "fake"], malloc="retain")
+    other = for_comparison(wanted, ["faulty+linear_cost", "fake"], malloc="retain")
     found = read(command_line("compare", other))
     assert found == other
     assert (found.engines, found.malloc, found.baseline, found.injected_delays) == (
-        ("fake+linear_cost", "fake"), "retain", None, {},
+        ("faulty+linear_cost", "fake"), "retain", None, {},
     )  # fmt: skip
     assert found.seed == wanted.seed
 

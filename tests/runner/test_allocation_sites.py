@@ -24,7 +24,7 @@ def find_sites(*engines: str) -> AllocationsDocument:
 
 
 def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) -> None:
-    document = find_sites("fake", "fake", "fake+no_allocation_count", "fake+unavailable", "reference")
+    document = find_sites("fake", "fake", "faulty+no_allocation_count", "faulty+unavailable", "reference")
     profiled, duplicate, failed, missing, unsupported = document.configurations
     assert (profiled.source, profiled.coverage, profiled.sites) == (
         ALLOCATION_SITES.source,
@@ -34,8 +34,8 @@ def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) 
     assert (profiled.bytes_per_step, profiled.count_per_step, profiled.status) == (3 << 20, 12, "ok")
     assert (duplicate.configuration, duplicate.sites) == ("fake/cpu#2", [])
     assert (failed.status, failed.sites) == ("failed", [])
-    assert "the fake profiler does not start" in (failed.reason or "")
-    assert (missing.status, missing.hint) == ("unavailable", "use fake without +unavailable")
+    assert "the faulty profiler does not start" in (failed.reason or "")
+    assert (missing.status, missing.hint) == ("unavailable", "use faulty without +unavailable")
     assert (unsupported.status, unsupported.sites) == ("unavailable", [])
     assert document.schema == "polybench.allocations/2"
     assert document.settings.model == "lenet"
@@ -44,7 +44,7 @@ def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) 
 
 @pytest.mark.parametrize(
     ("engines", "code"),
-    [("fake", 0), ("fake,fake+unavailable", 0), ("fake,fake+no_allocation_count", 1), ("fake+unavailable", 4)],
+    [("fake", 0), ("fake,faulty+unavailable", 0), ("fake,faulty+no_allocation_count", 1), ("faulty+unavailable", 4)],
 )
 def test_the_command_prints_one_document_and_has_the_usual_exit_codes(engines: str, code: int) -> None:
     result = CliRunner().invoke(

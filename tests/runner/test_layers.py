@@ -34,21 +34,21 @@ def by_name(document: LayersDocument) -> dict[str, ConfigurationLayers]:
 
 def test_a_slow_layer_is_found(tmp_path: Path) -> None:
     document = measured(
-        "fake", "fake+slow_last_layer", "fake+unavailable", "fake+crash",
+        "fake", "faulty+slow_last_layer", "faulty+unavailable", "faulty+crash",
         scripts_folder=tmp_path / "scripts", processes=3, rounds_per_process=3, steps_per_round=5,
     )  # fmt: skip
     configurations = by_name(document)
-    assert configurations["fake+unavailable/cpu"].status == "unavailable"
-    assert configurations["fake+crash/cpu"].status == "failed"
+    assert configurations["faulty+unavailable/cpu"].status == "unavailable"
+    assert configurations["faulty+crash/cpu"].status == "failed"
     first = sort_operations(document, "slowdown")[0]
     assert first == ("dense3", "weight gradient")
     slowdown = slowdown_by_operation(document)[first]
-    assert slowdown.configuration == "fake+slow_last_layer/cpu"
+    assert slowdown.configuration == "faulty+slow_last_layer/cpu"
     assert slowdown.seconds == pytest.approx(STEP_SECONDS, rel=0.2)
     script = (tmp_path / "scripts" / "layer_torch.py").read_text()
     assert "LAYER = nn.Linear(84, 10, bias=True)" in script
     assert 'OPERATION = "weight gradient"' in script
-    for configuration in ("fake/cpu", "fake+slow_last_layer/cpu"):
+    for configuration in ("fake/cpu", "faulty+slow_last_layer/cpu"):
         layers = configurations[configuration]
         assert layers.step_times is not None
         assert [len(process) for process in layers.step_times.values] == [3, 3, 3]
@@ -81,7 +81,7 @@ def slow_lstm(model: Model) -> Study:
     features = 128 if embeddings else model.classes
     layers = (*embeddings, LSTM("lstm", features, model.classes))
     return Study(
-        engines=("fake", "fake+slow_last_layer"),
+        engines=("fake", "faulty+slow_last_layer"),
         model=msgspec.structs.replace(model, layers=layers),
         processes=1, rounds_per_process=1, steps_per_round=2, parity=False, **FAST,
     )  # fmt: skip

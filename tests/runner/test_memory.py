@@ -25,7 +25,7 @@ def _run_with_limit(limit: Callable[[psutil.Process], None]) -> StudyDocument:
 
     listener = CallbackOnStage("round 1", set_limit)
     return run(
-        "fake", "fake+memory_hog", listener=listener, processes=1, rounds_per_process=2, parity=False, metrics=False
+        "fake", "faulty+memory_hog", listener=listener, processes=1, rounds_per_process=2, parity=False, metrics=False
     )
 
 

@@ -113,7 +113,7 @@ def test_a_study_without_memray_warns_once_and_continues(monkeypatch: pytest.Mon
 
 def test_a_failed_count_is_a_warning_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocations, "has_native_count", lambda plan, configuration: True)
-    document = run("fake+no_allocation_count", "reference", **MINIMAL)
+    document = run("faulty+no_allocation_count", "reference", **MINIMAL)
     failed, counted = document.results
     assert (failed.status, failed.allocations.native) == ("ok", None)
     assert any(text.startswith("cannot count native allocations: RuntimeError") for text in failed.warnings)

@@ -44,7 +44,7 @@ def measured(*engines: str, remeasure: bool = False, **fields: Any) -> PeakDocum
 
 
 def test_peaks_are_cached_and_later_studies_have_their_fraction_of_the_peak() -> None:
-    document = measured("fake+slow", "fake", "fake+unavailable")
+    document = measured("fake+slow", "fake", "faulty+unavailable")
     peaks = {peak.kind: peak for peak in document.peaks}
     assert set(peaks) == {"gemm", "convolution", "memory_bandwidth"}
     product = peaks["gemm"]
@@ -117,8 +117,8 @@ def test_versions_of_engines_that_reached_a_peak_are_checked() -> None:
 
 
 def test_an_engine_that_is_still_unavailable_does_not_outdate_the_cache() -> None:
-    first = measured("fake", "fake+unavailable")
-    run_peak(Study(engines=("fake", "fake+unavailable"), **FAST), progress := RecordingProgress())
+    first = measured("fake", "faulty+unavailable")
+    run_peak(Study(engines=("fake", "faulty+unavailable"), **FAST), progress := RecordingProgress())
     assert progress.warnings == []
     assert measured("fake").peaks == first.peaks
 
@@ -215,9 +215,9 @@ def test_a_quick_measurement_stops_early_and_is_not_cached(monkeypatch: pytest.M
 
 
 def test_an_unavailable_engine_is_reported() -> None:
-    result = CliRunner().invoke(app, ["peak", "--engines", "fake+unavailable", "--devices", "cpu", "-q"])
+    result = CliRunner().invoke(app, ["peak", "--engines", "faulty+unavailable", "--devices", "cpu", "-q"])
     assert result.exit_code == 4
-    assert "fake+unavailable/cpu: unavailable: the fake framework is not installed" in result.stdout
+    assert "faulty+unavailable/cpu: unavailable: the faulty framework is not installed" in result.stdout
 
 
 def test_a_triad_that_exceeds_memory_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_peaks_in_bf16_are_bad_input() -> None:
 
 @pytest.mark.slow
 def test_peaks_of_a_real_engine_are_plausible() -> None:
-    document = measured("torch", "fake+crash", remeasure=True)
+    document = measured("torch", "faulty+crash", remeasure=True)
     torch = document.configurations[0]
     if torch.status == "unavailable":
         pytest.skip(torch.reason or "")

@@ -53,7 +53,7 @@ def test_no_document_or_log_contains_secrets_of_the_environment(
     monkeypatch.setenv("XLA_MIRROR", f"https://user:{CANARY}@host/path")
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", f"s3://{CANARY}@host/path")
     monkeypatch.setenv("KMP_BLOCKTIME", "7")
-    document = run("fake", "fake+crash", store=Store(tmp_path), processes=1, rounds_per_process=1, parity=False)
+    document = run("fake", "faulty+crash", store=Store(tmp_path), processes=1, rounds_per_process=1, parity=False)
     assert document.results[0].versions["inherited"]["KMP_BLOCKTIME"] == "7"
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.suffix == ".log" for path in files)
@@ -75,7 +75,7 @@ def test_secrets_inside_of_values_are_masked_everywhere(tmp_path: Path, anonymou
     (tmp_path / "sitecustomize.py").write_text(PRINTS_SECRETS)
     study_file = tmp_path / "study.toml"
     title = f'title = "data of https://user:{SECRET}@host/"\n'
-    study_file.write_text(title + 'engines = ["fake", "fake+crash"]\ndata = "synthetic"\nprocesses = 1\nbudget = 0.1')
+    study_file.write_text(title + 'engines = ["fake", "faulty+crash"]\ndata = "synthetic"\nprocesses = 1\nbudget = 0.1')
     urls = dict.fromkeys(("JULIA_PKG_SERVER", "http_proxy", "PIP_INDEX_URL"), f"https://user:{SECRET}@host/path")
     environment = {**os.environ, **urls, "KMP_NOTE": f"x,token={SECRET}", "PYTHONPATH": str(tmp_path)}
     results = tmp_path / "results"
@@ -109,7 +109,7 @@ def test_no_secret_is_left_in_a_log_if_polybench_is_killed(tmp_path: Path) -> No
     (tmp_path / "sitecustomize.py").write_text(PRINTS_SECRETS)
     environment = os.environ | {"JULIA_PKG_SERVER": f"https://user:{SECRET}@host", "PYTHONPATH": str(tmp_path)}
     results = tmp_path / "results"
-    command = ["compare", "--engines", "fake+hang", "--data", "synthetic", "--no-parity", "--results", str(results)]
+    command = ["compare", "--engines", "faulty+hang", "--data", "synthetic", "--no-parity", "--results", str(results)]
     with subprocess.Popen([sys.executable, "-m", "polybench", *command], env=environment) as polybench:
         workers = psutil.Process(polybench.pid).children
         assert becomes_true(lambda: any(SECRET in read_log(one) for one in workers()))
@@ -126,7 +126,7 @@ def test_a_checkpoint_contains_no_secrets_of_the_command_line_and_workers(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("JULIA_PKG_SERVER", f"https://user:{SECRET}@host/path")
     header = new_header(["compare", f"--x=https://user:{SECRET}@host"])
-    unfinished = Study(engines=("fake+crash", "fake"), **(FAST | {"parity": False}))
+    unfinished = Study(engines=("faulty+crash", "fake"), **(FAST | {"parity": False}))
     run_study(unfinished, interrupt_at("process 2"), store=Store(tmp_path / "results"), header=header)
     (checkpoint,) = (tmp_path / "results").glob("unfinished/*/study")
     assert b"mirror https://***@host" in checkpoint.read_bytes()
@@ -165,7 +165,7 @@ def test_an_anonymous_study_contains_no_host_user_or_path(tmp_path: Path, monkey
     folder = tmp_path / "home" / "mary"
     folder.mkdir(parents=True)
     data = small_datasets.cifar_folder(folder, 100)
-    anonymous_study = Study(engines=("fake", "fake+crash"), data=str(data), batch_size=16, **(MINIMAL))
+    anonymous_study = Study(engines=("fake", "faulty+crash"), data=str(data), batch_size=16, **(MINIMAL))
     store = Store(folder / "results")
     argv = ["compare", "--data", str(data), "--results", f"{folder}/results"]
     document = run_study(anonymous_study, RecordingProgress(), store=store, header=new_header(argv, anonymous=True))
@@ -175,7 +175,7 @@ def test_an_anonymous_study_contains_no_host_user_or_path(tmp_path: Path, monkey
         assert str(tmp_path) not in text
     assert document.host.hostname == "<host>"
     assert document.argv[2] == "<folder>/cifar"
-    assert (document.results[1].log_path or "").startswith("<folder>/fake+crash")
+    assert (document.results[1].log_path or "").startswith("<folder>/faulty+crash")
 
 
 MINIMAL = {

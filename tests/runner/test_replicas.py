@@ -39,7 +39,7 @@ def test_an_engine_without_replicas_is_unavailable_with_the_reason() -> None:
 
 
 def test_a_crashed_rank_fails_only_its_configuration() -> None:
-    document = run("fake+crash", "fake", replicas=2, threads=2, processes=1)
+    document = run("faulty+crash", "fake", replicas=2, threads=2, processes=1)
     crashed, other = document.results
     assert crashed.status == "failed"
     assert crashed.reason is not None

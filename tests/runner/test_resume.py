@@ -362,7 +362,7 @@ def test_a_corrupt_checkpoint_does_not_hide_others(tmp_path: Path) -> None:
 
 
 def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> None:
-    results, engines = tmp_path / "results", ("fake", "fake+unavailable")
+    results, engines = tmp_path / "results", ("fake", "faulty+unavailable")
     run(*engines, listener=interrupt_at("process 2 of 2: starting"), store=Store(results), **FIELDS)
     (id,) = CheckpointStore(results).ids()
     file = tmp_path / "study.toml"
@@ -372,7 +372,7 @@ def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> 
     assert (planned.exit_code, planned.stderr.splitlines()[0]) == (0, f"--resume would resume {id}")
     error = CliRunner().invoke(app, [*command, "--strict"]).exception
     assert isinstance(error, RequiredEngineMissing)
-    assert "fake+unavailable/cpu is unavailable" in str(error)
+    assert "faulty+unavailable/cpu is unavailable" in str(error)
     assert CheckpointStore(results).ids() == [id]  # the measurements remain
 
     done = CliRunner().invoke(app, [*command, "--anonymous"])

@@ -199,10 +199,10 @@ def test_memory_allocations_and_garbage_collection_are_in_the_result() -> None:
 
 
 def test_a_failed_allocation_count_is_a_warning() -> None:
-    result = run("fake+no_allocation_count", processes=1).result("fake+no_allocation_count/cpu")
+    result = run("faulty+no_allocation_count", processes=1).result("faulty+no_allocation_count/cpu")
     assert result.status == "ok"
     assert result.allocations.host is None
-    assert any("the fake profiler does not start" in text for text in result.warnings)
+    assert any("the faulty profiler does not start" in text for text in result.warnings)
 
 
 def test_a_pipeline_has_separate_times_of_waiting_pipeline_and_training() -> None:

@@ -83,7 +83,7 @@ def test_a_target_accuracy_that_is_not_reached_has_no_time() -> None:
 
 
 def test_a_failed_training_keeps_finished_epochs() -> None:
-    failed = run("fake+diverge", processes=1, epochs=2).result("fake+diverge/cpu")
+    failed = run("faulty+diverge", processes=1, epochs=2).result("faulty+diverge/cpu")
     assert failed.status == "failed"
     assert "the loss is nan after" in (failed.reason or "")
     assert failed.is_measured

@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.engines import ENGINES
 from polybench.engines.job import RANKS
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.cores import usable_cpus
@@ -23,16 +22,17 @@ from polybench.schema.resources import Allocation, Allocations, Memory, NativeAl
 from polybench.worker.handler import Worker
 from polybench.worker.ranks import RankCoordinator, combine_answers
 from tests import small_datasets
+from tests.plugin.faulty_engine import ENGINE
 from tests.processes import TIMEOUT, has_ended, have_ended
 
-FAKE = ENGINES["fake"].factory
+FAULTY = ENGINE.factory
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
-    environment = worker_environment(ENGINES["fake"], "cpu", 2, replicas=2)
+    environment = worker_environment(ENGINE, "cpu", 2, replicas=2)
     with WorkerProcess(environment, tmp_path / "log") as process:
-        process.request(calls.load(FAKE), 30)
+        process.request(calls.load(FAULTY), 30)
         yield process
 
 
@@ -103,7 +103,7 @@ def test_no_rank_waits_for_a_dead_rank(worker: WorkerProcess, tmp_path: Path) ->
 
 
 def test_a_missing_framework_is_reported_once(worker: WorkerProcess, tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match=r"^the fake framework is not installed"):
+    with pytest.raises(EngineUnavailable, match=r"^the faulty framework is not installed"):
         prepare(worker, tmp_path, "unavailable")
 
 
@@ -116,7 +116,7 @@ def test_ranks_that_wait_for_a_failed_rank_are_ended(monkeypatch: Any, tmp_path:
 
     monkeypatch.setenv(RANKS, ";")
     coordinator = RankCoordinator(Failing(), lambda response: None)
-    assert isinstance(coordinator.handle(calls.load(FAKE)), Answer)
+    assert isinstance(coordinator.handle(calls.load(FAULTY)), Answer)
     files, job = small_datasets.files(tmp_path), small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", ("hang",))
     assert isinstance(coordinator.handle(calls.prepare(job, str(files.weights), files.epoch, warmup_steps=2)), Answer)
@@ -129,7 +129,7 @@ def test_a_single_process_worker_starts_no_ranks(monkeypatch: Any) -> None:
     monkeypatch.delenv(RANKS, raising=False)
     worker: Any = type("Recorder", (), {"handle": lambda self, request: ("handled", request)})()
     coordinator = RankCoordinator(worker, lambda response: None)
-    assert coordinator.handle(calls.load(FAKE)) == ("handled", calls.load(FAKE))
+    assert coordinator.handle(calls.load(FAULTY)) == ("handled", calls.load(FAULTY))
 
 
 def test_times_are_those_of_rank_0_and_memory_is_summed() -> None:

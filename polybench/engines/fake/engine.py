@@ -1,4 +1,4 @@
-"""Simulated engine: computed step times and losses, and failures on request.
+"""Simulated engine: computed step times and losses.
 
 It serves to test everything around an engine, and to try polybench without a framework.
 """
@@ -8,35 +8,27 @@ from __future__ import annotations
 import math
 import os
 import random
-import signal
-import threading
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
 
 from polybench.engines.base import Array, Engine, Evaluation, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, Rank
-from polybench.errors import EngineUnavailable
+from polybench.engines.job import EngineInfo, GcStats, Job, Rank
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations
 
 STEP_SECONDS = 0.010
-OVERHEAD_SECONDS, SECONDS_PER_IMAGE = 2e-3, 10e-6  # of `linear_cost`
 # Real processes of one program vary more than the steps of one process. These relative deviations are upper
 # bounds, so that tests can rely on ratios.
 PROCESS_NOISE = 0.02
 STEP_NOISE = 0.005
-CALLS_BEFORE_FAILURE = 4  # a worker's first steps and its warm-up; later calls are measured
 DATA_WAIT_SECONDS = 0.002
 PIPELINE_BATCH_SECONDS = 0.005
-STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first timing block; only in a whole training
 STEPS_TO_HALF_CORRECT = 10
 GC_SECONDS = 0.001
-MAX_HOG_BYTES = 1 << 30
-CALLS_BEFORE_HOG = 30  # in the first round, after the calibration block
 STEPS_PER_FULL_GC = 10
 ALLOCATION_SITES = AllocationProfile(
     "fake", "simulated allocations", [AllocationSite("fake_layer", 3 << 20, 12, 2, 1 << 20)]
@@ -49,41 +41,35 @@ ALLOCATIONS = Allocation(12, 3 << 20, "fake", "simulated allocations")
 
 
 class FakeEngine(Engine):
-    """Simulates training. Some variants change the step time, the others simulate failures."""
+    """Simulates training; a step of the variant `slow` takes twice as long."""
 
     timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
         self._random = random.Random(os.getpid())
         self._process_factor = 1 + PROCESS_NOISE * self._random.uniform(-1, 1)
-        self._variants: tuple[str, ...] = ()
-        self._rank = SINGLE_RANK
+        self._is_slow = False
         self._step_seconds = STEP_SECONDS
-        self._calls = 0
         self._steps = 0
         self._all_steps = 0
         self._uses_pipeline = False
 
     def join_process_group(self, rank: Rank) -> None:
-        self._rank = rank
+        pass
 
     def probe(self) -> EngineInfo:
         return EngineInfo({"fake": "1"}, {}, ("cpu",))
 
     def build(self, job: Job, weights: Weights) -> None:  # noqa: ARG002
-        if "unavailable" in job.variants:
-            raise EngineUnavailable("the fake framework is not installed", "use fake without +unavailable")
-        self._variants, self.is_forward_pass = job.variants, job.workload.is_forward_pass
-        self._step_seconds = self._training_seconds(job) * (FORWARD_FRACTION if self.is_forward_pass else 1)
+        self._is_slow, self.is_forward_pass = "slow" in job.variants, job.workload.is_forward_pass
+        self._step_seconds = self.training_seconds(job) * (FORWARD_FRACTION if self.is_forward_pass else 1)
         timed_layers = split_layers(job.model)
         operations = sum(1 + len(layer.gradients()) + layer.has_relu for layer in timed_layers)
         self._operation_seconds = LAYERS_FRACTION * self._step_seconds / operations
-        self._last_trained = [layer.name for layer in timed_layers if layer.weight_shapes()][-1]
 
-    def _training_seconds(self, job: Job) -> float:
+    def training_seconds(self, job: Job) -> float:  # noqa: ARG002
         """Return the time of a training step."""
-        linear = OVERHEAD_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
-        return linear if "linear_cost" in job.variants else STEP_SECONDS
+        return STEP_SECONDS
 
     def load(self, images: Array, labels: Array) -> None:  # noqa: ARG002
         self._uses_pipeline = False
@@ -105,28 +91,21 @@ class FakeEngine(Engine):
         self._steps = int(state["steps"])
 
     def run_steps(self, first: int, n: int) -> float:  # noqa: ARG002
-        self._calls += 1
-        if self._calls > CALLS_BEFORE_FAILURE:
-            self._fail()
         self._steps += n
         self._all_steps += n
         data_wait = DATA_WAIT_SECONDS if self._uses_pipeline else 0.0
-        slow_layer = STEP_SECONDS if "slow_last_layer" in self._variants else 0.0
-        return self._simulate(self._step_seconds + data_wait + slow_layer, n)
+        return self._simulate(self._step_seconds + data_wait, n)
 
     def run_steps_without_allreduce(self, first: int, n: int) -> float:
         return (1 - ALLREDUCE_FRACTION) * self.run_steps(first, n)
 
     def _simulate(self, seconds: float, n: int) -> float:
         """Return the seconds of n executions of `seconds` each, with noise."""
-        factor = self._process_factor * (2 if "slow" in self._variants else 1)
+        factor = self._process_factor * (2 if self._is_slow else 1)
         return sum(seconds * factor * (1 + STEP_NOISE * self._random.uniform(-1, 1)) for _ in range(n))
 
     def loss(self) -> float:
         """Loss that falls from log(10), random guessing among ten classes, to half of it."""
-        for variant, steps in STEPS_BEFORE_NAN.items():
-            if variant in self._variants and self._steps > steps:
-                return math.nan
         return math.log(10) * (0.5 + 0.5 * math.exp(-(self._steps - 1) / 100))
 
     def step_logits(self) -> Array:
@@ -153,22 +132,15 @@ class FakeEngine(Engine):
         return GcStats(self._all_steps * GC_SECONDS, self._all_steps // STEPS_PER_FULL_GC)
 
     def count_allocations(self, first: int, n: int) -> Allocations:
-        self._reject_counting()
         self.run_steps(first, n)
         return Allocations(host=ALLOCATIONS)
 
     def allocation_sites(self, first: int, n: int) -> AllocationProfile:
-        self._reject_counting()
         self.run_steps(first, n)
         return ALLOCATION_SITES
 
     def untraced_native_allocations(self) -> str:
-        self._reject_counting()
         return ""
-
-    def _reject_counting(self) -> None:
-        if "no_allocation_count" in self._variants:
-            raise RuntimeError("the fake profiler does not start")
 
     def build_layer_operations(
         self,
@@ -177,31 +149,19 @@ class FakeEngine(Engine):
         x: Array,  # noqa: ARG002
         dy: Array,  # noqa: ARG002
     ) -> Mapping[Operation, TimedOperation]:
-        operations: list[Operation] = ["forward", *(one.operation for one in timed_layer.gradients())]
-        activation: list[Operation] = ["activation"] if timed_layer.has_relu else []
-        seconds = dict.fromkeys([*operations, *activation], self._operation_seconds)
-        for gradient in timed_layer.gradients():
-            seconds[gradient.operation] *= 1 + gradient.has_input_gradient
-        if "slow_last_layer" in self._variants and timed_layer.name == self._last_trained:
-            seconds[operations[-1]] += STEP_SECONDS
+        seconds = self.layer_seconds(timed_layer)
         if self.is_forward_pass:
             seconds = {"forward": seconds["forward"]}
         return {operation: TimedOperation(self._timer(value)) for operation, value in seconds.items()}
+
+    def layer_seconds(self, timed_layer: TimedLayer) -> dict[Operation, float]:
+        """Return the time of each operation of a layer in a training step; the activation is the last one."""
+        gradients = {one.operation: 1 + one.has_input_gradient for one in timed_layer.gradients()}
+        parts: dict[Operation, int] = {"forward": 1, **gradients, **({"activation": 1} if timed_layer.has_relu else {})}
+        return {operation: part * self._operation_seconds for operation, part in parts.items()}
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
         return {operation: TimedOperation(self._timer(value)) for operation, value in STEP_OPERATIONS.items()}
 
     def _timer(self, seconds: float) -> Callable[[int], float]:
         return lambda n: self._simulate(seconds, n)
-
-    def _fail(self) -> None:
-        if "crash" in self._variants:
-            if self._rank.count > 1 and self._rank.number == 0:
-                threading.Event().wait()  # rank 0 waits for gradients of a rank that crashed
-            os.kill(os.getpid(), signal.SIGSEGV)
-        if "memory_hog" in self._variants and self._calls == CALLS_BEFORE_HOG:
-            self._hog = [bytes([1]) * (64 << 20) for _ in range(MAX_HOG_BYTES // (64 << 20))]
-        if "hang" in self._variants:
-            threading.Event().wait()
-        if "bad_message" in self._variants:
-            os.write(int(os.environ["POLYBENCH_RESPONSES_FD"]), b"malformed message\n")

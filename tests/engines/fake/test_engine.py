@@ -50,14 +50,6 @@ def test_losses_decrease_and_restart_after_a_reset() -> None:
     assert engine.loss() == losses[0]
 
 
-def test_nan_appears_after_a_few_steps() -> None:
-    engine = fake("nan")
-    engine.run_steps(0, 4)
-    assert math.isfinite(engine.loss())
-    engine.run_steps(4, 1)
-    assert math.isnan(engine.loss())
-
-
 def test_allocation_and_gc_counts_are_the_simulated_ones() -> None:
     engine = fake()
     engine.reset()
