@@ -3,7 +3,7 @@
 Documents are copies of a small study of the engine `fake` with other IDs and times. The large ones have
 a thousand configurations and as many step times as a default study. Listing is timed in fresh
 processes, with an existing index, minus the listing of an empty folder. Memory is the peak resident set of a process
-of the program; for `view`, while it made a page of each kind. Nothing is trained.
+of the program. Nothing is trained.
 
     python benchmarks/saved_studies.py [--studies 10000] [--configurations 1000]
 """
@@ -14,13 +14,10 @@ import argparse
 import multiprocessing
 import os
 import resource
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import urllib.request
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -32,10 +29,8 @@ _SAMPLES = (5, 5, 29)
 """Processes, rounds, steps of a default study of `lenet`."""
 _IDS = ("before", "after")
 """IDs of the two large studies."""
-_FIGURES = ("speed", "steps", "distributions", "startup", "allocations")
+_FIGURES = ("speed", "step_times", "distributions", "startup", "allocations")
 """Figures that these studies have."""
-_INTERRUPTED = 130
-"""Signal that ends `view`."""
 
 
 def write_studies(folder: Path, studies: int, configurations: int) -> int:
@@ -77,42 +72,18 @@ def write_studies(folder: Path, studies: int, configurations: int) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def started(*arguments: str, cache: Path, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """Run the program in a fresh process."""
+def cpu_seconds(*arguments: str, cache: Path) -> tuple[float, int]:
+    """Return CPU seconds and peak resident bytes of the program in a fresh process; exit if it fails."""
     environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-m", "polybench", *arguments]
-    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True)
-
-
-def ended(process: subprocess.Popen[str], code: int = 0) -> tuple[float, int]:
-    """Return its CPU seconds and peak resident bytes; exit if it failed."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True)
     assert process.stderr is not None
     said = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != code:
+    if process.returncode:
         sys.exit(f"{process.args} ended with {process.returncode}: {said}")
     return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
-
-
-def cpu_seconds(*arguments: str, cache: Path) -> tuple[float, int]:
-    """Return CPU seconds and peak resident bytes of the program in a fresh process."""
-    return ended(started(*arguments, cache=cache))
-
-
-def viewing_peak(pages: Sequence[str], *where: str, cache: Path) -> int:
-    """Return the peak resident bytes of `polybench view` after making these pages in turn."""
-    process = started("view", "--no-browser", *where, cache=cache, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    address = process.stdout.readline().strip()
-    try:
-        for page in pages:
-            with urllib.request.urlopen(f"{address}{page}") as answer:  # raises unless the status is OK
-                answer.read()
-    finally:
-        process.send_signal(signal.SIGINT)
-    _, peak = ended(process, code=_INTERRUPTED)
-    return peak
 
 
 def _memory(what: str, peak: int) -> Figure:
@@ -152,9 +123,8 @@ def main() -> None:
         for shown in (("report", after), ("report", *_IDS), *drawn):
             _, peak = cpu_seconds(*shown, *page, *large, cache=cache)
             figures.append(_memory(f"{' '.join(shown)}, {options.configurations} configurations", peak))
-        pages = ("", f"report?id={after}", "diff?a=before&b=after", "history")
-        peak = viewing_peak(pages, *large, cache=cache)
-        figures.append(_memory(f"view, a page of each kind, {options.configurations} configurations", peak))
+        _, peak = cpu_seconds("report", "--all", "-o", str(folder / "pages"), *large, cache=cache)
+        figures.append(_memory(f"report --all, {options.configurations} configurations", peak))
     report("saved_studies", figures, studies=options.studies, configurations=options.configurations)
 
 

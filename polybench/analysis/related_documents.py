@@ -39,10 +39,9 @@ class RelatedDocuments(NamedTuple):
     explanation: ExplanationDocument | None
 
 
-def related_documents(study: StudyDocument, store: Store) -> RelatedDocuments:
-    """Return everything that is saved about the study or can be derived from it."""
+def related_documents(study: StudyDocument, saved: SavedDocuments) -> RelatedDocuments:
+    """Return what the saved documents of `load_saved_documents` and the study itself say about it."""
     scripts = [(result.configuration, text) for result in study.results if (text := _script(study, result))]
-    saved = load_saved_documents(study, store)
     return RelatedDocuments(scripts, newest_layers(study, saved.layers), _explanation(study, saved))
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from polybench.analysis.prices import with_prices
-from polybench.analysis.related_documents import related_documents
+from polybench.analysis.related_documents import load_saved_documents, related_documents
 from polybench.errors import BadInput, install_command, lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
 from polybench.figures.image_export import caption_for
@@ -315,4 +315,4 @@ def load_sections(
 
 def study_section(study: StudyDocument, store: Store) -> StudySection:
     """Return the section of a study, with its scripts, layers and explanation as far as available."""
-    return StudySection(study, *related_documents(study, store))
+    return StudySection(study, *related_documents(study, load_saved_documents(study, store)))

@@ -40,11 +40,9 @@ from polybench.cli.run import resume, run
 from polybench.cli.scripts import scripts
 from polybench.cli.setup import app as setup
 from polybench.cli.show import show
-from polybench.cli.site import site
 from polybench.cli.sweep import sweep
 from polybench.cli.trace import app as trace
 from polybench.cli.versions import versions
-from polybench.cli.view import view
 from polybench.cli.watch import watch
 from polybench.errors import EngineUnavailable, PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
@@ -80,7 +78,7 @@ def _help(command: Callable[..., None]) -> str:
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, watch, bisect),
-    "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, site, resume),
+    "Results": (list_studies, show, diff, history, merge, explain, plot, report, resume),
     "Your own code": (import_model, export, scripts, weights),
     "Information and set-up": (engines, models, columns, doctor),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -32,18 +31,14 @@ def watch(
     fail_if: Annotated[
         str, typer.Option("--fail-if", metavar="VERDICT=PERCENT", help="Condition for exit code 1, also faster=5%.")
     ] = "slower=5%",
-    site: Annotated[
-        Path | None, typer.Option("--site", metavar="FOLDER", help="Folder of a static site to write as well.")
-    ] = None,
 ) -> None:
     """Measure the newest release, or the HEAD of a checkout, side by side with the last good one.
 
     The last good version is the newest one that an earlier watch with the same settings measured without meeting
     --fail-if. At first it is the version before the newest. Nothing is measured until there is a newer version.
 
-    Example: polybench watch --package torch --engines torch --site public --format markdown -o change.md
+    Example: polybench watch --package torch --engines torch --format markdown -o change.md
     """
-    from polybench.html_report.site import write_site
     from polybench.storage.store import Store, results_folder
     from polybench.storage.summaries import Filters
 
@@ -59,16 +54,12 @@ def watch(
     watched = {_version(one.tags): one for one in reversed(saved)}
     if newest in watched:
         echo(f"no new version: {newest} was measured in {watched[newest].id}", err=True)
-        if site is not None:
-            write_site(store, site)
         return
     good = [version for version, one in watched.items() if verdict_code(one, conditions, quiet=True) == 0]
     pair = source.pair(study, good[-1] if good else previous, newest)
     tags = (*options.tags, tag, f"{_VERSION}{newest}")
     metadata = StudyFileMetadata(options.title or f"{source.subject} {newest}", tags=tags)
     document, text = measure_pair(pair, options, store, metadata)
-    if site is not None:
-        write_site(store, site)
     code = exit_code(document) or verdict_code(document, conditions)
     print_and_exit(text, options, store, f"saved as {document.id}", code)
 

@@ -1,4 +1,4 @@
-"""HTML reports: the self-contained file of `polybench report`, and the pages of `polybench view`.
+"""HTML pages of `polybench report`: self-contained reports, and the pages beside them in a folder of all studies.
 
 Documents are untrusted input. All their texts are escaped, and the Content-Security-Policy of a page allows
 only two scripts, by their hashes: `templates/report.js` and plotly.js.
@@ -7,7 +7,7 @@ only two scripts, by their hashes: `templates/report.js` and plotly.js.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from polybench.html_report import page
 from polybench.html_report.study_section import StudySection, build_view, overview
@@ -23,12 +23,12 @@ Section = StudySection | SweepDocument | OverheadDocument
 """A section of a report."""
 
 
-def render_report(sections: Sequence[Section | TraceDiffDocument], home: str | None = None) -> str:
+def render_report(sections: Sequence[Section | TraceDiffDocument], reports: Collection[str] | None = None) -> str:
     """Render a report as one HTML page; raises BadInput if jinja2 or plotly is not installed.
 
     Args:
         sections: at least one study with its related documents, sweep, overhead, or pair of recorded trainings.
-        home: address of the list of studies if `polybench view` serves the report.
+        reports: IDs of the reports in the same folder, for a page of `polybench report --all`; None for a single file.
     """
     views = [_build(section, number) for number, section in enumerate(sections, start=1)]
     counts = Counter(view["title"] for view in views)
@@ -37,15 +37,14 @@ def render_report(sections: Sequence[Section | TraceDiffDocument], home: str | N
             view["title"] += f", {getattr(view['study'], 'id', view['id'])}"
     studies = [view for view in views if isinstance(view["study"], StudyDocument)]
     kinds = "studies" if len(studies) == len(views) else "reports"
-    return page.render_template(
+    return page.render_page(
         "report.html.j2",
+        [figure for view in views for figure in view["all_figures"]],
+        root=None if reports is None else "../",
+        reports=reports or (),
         views=views,
         overview=overview(studies) if len(studies) > 1 else None,
         title=views[0]["title"] if len(views) == 1 else f"{len(views)} {kinds}",
-        css=page.read_template("report.css"),
-        csp=f"{page.csp_with_figures()}; form-action 'none'",
-        home=home,
-        **page.figure_scripts(figure for view in views for figure in view["all_figures"]),
     )
 
 

@@ -11,14 +11,15 @@ import gzip
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polybench.errors import BadInput, __version__, install_command
 from polybench.figures import FIGURES, Kind, draw
-from polybench.figures.figure import DARK_COLOURS, Figure, NoData, engine_colour, template
+from polybench.figures.figure import DARK_COLOURS, Figure, NoData, engine_colour
+from polybench.figures.figure import template as figure_template
 from polybench.figures.image_export import plotly_javascript
 from polybench.schema.metadata import Host, ToolVersion
 from polybench.schema.printable import printable
@@ -31,13 +32,38 @@ View = dict[str, Any]
 """Values that a template shows."""
 
 
-def render_template(template: str, **values: Any) -> str:
-    """Render a template; raises BadInput if jinja2 is not installed."""
-    text: str = _environment().get_template(template).render(version=__version__, **values)
+def render_page(template: str, figures: Sequence[FigureView], *, root: str | None, **values: Any) -> str:
+    """Render a page, with plotly.js if it has figures; raises BadInput if jinja2 or plotly is not installed.
+
+    Args:
+        template: extends `base.html.j2`.
+        figures: all figures of the page.
+        root: relative path from the page to the folder of all pages, "" or "../"; None for a file on its own.
+        values: what the template shows.
+    """
+    text: str = (
+        _environment()
+        .get_template(template)
+        .render(
+            version=__version__,
+            css=_read_template("report.css"),
+            csp=_content_security_policy(),
+            report_script=_report_script(),
+            plotly_script=plotly_script(),
+            figure_json={
+                "figures": {figure.id: {"data": figure.traces, "layout": figure.layout} for figure in figures},
+                "light": figure_template(),
+                "dark": figure_template(dark=True),
+                "darkColours": DARK_COLOURS,
+            },
+            root=root,
+            **values,
+        )
+    )
     return text
 
 
-def read_template(name: str) -> str:
+def _read_template(name: str) -> str:
     """Read a file of the folder of templates."""
     return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
 
@@ -94,10 +120,10 @@ class Script(NamedTuple):
     """Entry in the policy, 'sha256-...'."""
 
 
-def report_script() -> Script:
+def _report_script() -> Script:
     """Load the script that sorts, filters and draws."""
-    text = read_template("report.js")
-    return Script(text, csp_hash(text))
+    text = _read_template("report.js")
+    return Script(text, _csp_hash(text))
 
 
 @cache
@@ -105,28 +131,19 @@ def plotly_script() -> Script:
     """Load plotly.js from the package plotly; raises BadInput without it."""
     text = plotly_javascript()
     compressed = gzip.compress(text.encode(), mtime=0)
-    return Script(base64.b64encode(compressed).decode(), csp_hash(text))
+    return Script(base64.b64encode(compressed).decode(), _csp_hash(text))
 
 
-def csp_hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     """Hash a script or style sheet for a policy: 'sha256-...'."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-_DEFAULT = "default-src 'none'; base-uri 'none'"
-NO_FRAMING = "frame-ancestors 'none'"
-"""Prevents other sites from embedding a page; browsers ignore it outside of headers."""
-
-
-def csp_with_figures() -> str:
-    """Build the policy of a page with figures: two scripts, and inline styles, which plotly.js needs."""
-    allowed = f"script-src {report_script().csp_hash} {plotly_script().csp_hash}"
-    return f"{_DEFAULT}; {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
-
-
-def csp_without_scripts(css: str) -> str:
-    """Build the policy of a page with this style sheet and without scripts."""
-    return f"{_DEFAULT}; style-src {csp_hash(css)}; img-src data:"
+def _content_security_policy() -> str:
+    """Build the policy of every page: two scripts, and inline styles, which plotly.js needs."""
+    scripts = f"script-src {_report_script().csp_hash} {plotly_script().csp_hash}"
+    styles = "style-src 'unsafe-inline'; img-src data: blob:"
+    return f"default-src 'none'; base-uri 'none'; form-action 'none'; {scripts}; {styles}"
 
 
 _MARGIN = {"t": 24, "b": 56, "l": 64, "r": 24}
@@ -166,16 +183,6 @@ def convert_figure(figure: Figure, name: str, kind: str, prefix: str) -> FigureV
     layout = figure.layout | {"height": figure.height, "margin": _MARGIN | figure.layout.get("margin", {})}
     texts = figure.title, figure.note, figure.text_alternative
     return FigureView(f"{prefix}-{name}", name, kind, *texts, figure.traces, layout)
-
-
-def figure_scripts(figures: Iterable[FigureView]) -> View:
-    """Return the values of `scripts.html.j2`: both scripts, the figures' data, and the light and dark styles."""
-    data = {figure.id: {"data": figure.traces, "layout": figure.layout} for figure in figures}
-    return {
-        "report_script": report_script(),
-        "plotly_script": plotly_script(),
-        "figure_json": {"figures": data, "light": template(), "dark": template(dark=True), "darkColours": DARK_COLOURS},
-    }
 
 
 def format_command(argv: Sequence[str]) -> str:

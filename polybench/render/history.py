@@ -90,7 +90,7 @@ def _notes(series: Series) -> Iterator[str]:
         yield "no change point"
     for change in series.change_points:
         if not change.dismissed:
-            yield f"* {describe_change(change)}; hide it with --dismiss {change.study}"
+            yield f"* {_describe_change(change)}; hide it with --dismiss {change.study}"
     if dismissed := sum(change.dismissed for change in series.change_points):
         yield f"{units.plural(dismissed, 'dismissed change point')} (*)"
     for point in series.points:
@@ -107,7 +107,7 @@ def _notes(series: Series) -> Iterator[str]:
         yield f"{series.excluded} earlier {noun} excluded"
 
 
-def describe_change(change: ChangePoint) -> str:
+def _describe_change(change: ChangePoint) -> str:
     """Describe a change point: direction, factor, study and versions that differ."""
     word, factor = ("faster", change.ratio) if change.ratio > 1 else ("slower", 1 / change.ratio)
     reason = _format_changes(change.changed) or "no version changed"

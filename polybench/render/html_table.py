@@ -23,14 +23,14 @@ def render(table: Table) -> str:
         '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>{escape(next(iter(table.title), 'polybench'))}</title><style>{_STYLE}</style></head>",
         "<body>",
-        *content(table),
+        *_content(table),
         "</body>",
         "</html>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def content(table: Table) -> Iterator[str]:
+def _content(table: Table) -> Iterator[str]:
     """Yield the lines inside of the page's body."""
     if table.title:
         yield f"<p>{'<br>'.join(map(escape, table.title))}</p>"
@@ -39,10 +39,10 @@ def content(table: Table) -> Iterator[str]:
         alignment = ["right" if column.numeric else "left" for column in table.columns]
         yield tabulate(rows, titles, "html", colalign=alignment, disable_numparse=True)
     for one in table.tables:
-        yield from content(one)
+        yield from _content(one)
     notes = [*(f"{name}: {status}" for name, status in table.statuses), *table.notes]
     if notes:
         yield from ("<ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>")
     yield from (f"<p>{escape(sentence)}</p>" for sentence in table.summary)
     if table.published:
-        yield from content(table.published)
+        yield from _content(table.published)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import polybench
-from polybench.analysis.related_documents import related_documents
+from polybench.analysis.related_documents import load_saved_documents, related_documents
 from polybench.api.results import load_sections
 from polybench.html_report import StudySection
 from polybench.schema.encoding import encode
@@ -110,7 +110,7 @@ def test_a_report_includes_related_documents(store: Store) -> None:
     scripts = dict(found.scripts)
     assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
     assert "STEPS = 3" in scripts["torch/cpu"]
-    assert related_documents(study(), store) == ([], None, None)
+    assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None)
 
 
 def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.analysis.history import build_history
 from polybench.analysis.merge import merge
 from polybench.api import results
+from polybench.api.pages import Pages
 from polybench.figures import FIGURES, draw
 from polybench.figures.figure import HOLLOW, Figure, NoData
 from polybench.html_report import render_report, study_section, sweep_section
-from polybench.html_report.routes import Router
-from polybench.html_report.server_pages import DIFF, HISTORY, LIST, REPORT
 from polybench.html_report.study_section import StudySection
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render, study_list
 from polybench.results.comparisons import add_comparisons
@@ -209,15 +207,18 @@ def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     found = explain(document, SavedDocuments([timed_layers()]))
     report = render_report([StudySection(document, (), timed_layers(), found), sweep, refuted_fit()])
     store = Store(tmp_path)
-    for one in (document, quiet(), sweep, refuted_fit()):
+    again = saved_again(document, "20250103-000000-abcd")
+    saved = (document, quiet(), again, sweep, refuted_fit())
+    for one in saved:
         store.save(one)
-    router = Router(store)
-    saved = [one.id for one in (document, sweep, refuted_fit())]
-    addresses = [LIST, HISTORY, f"{DIFF}?a={quiet().id}&b={document.id}", *(f"{REPORT}?id={one}" for one in saved)]
-    assert {one.partition("?")[0] for one in addresses} == {*router._routes}
-    responses = [router.dispatch(address) for address in addresses]
-    assert {response.status for response in responses} == {HTTPStatus.OK}
-    for page in (report, *(response.page.text for response in responses)):
+    pages = dict(Pages(store, warn=pytest.fail))
+    assert pages.keys() == {
+        "index.html",
+        "history.html",
+        f"diffs/{quiet().id}--{again.id}.html",  # the first one is a point of the sweep
+        *(f"reports/{one.id}.html" for one in saved),
+    }
+    for page in (report, *pages.values()):
         visible = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
         step_times = re.sub(r"27[12]\.?\d* ms|27\.2 ms", "", visible)  # of both engines, side by side
         assert unmarked(step_times) == []

@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
-from polybench.html_report.routes import Router
 from polybench.schema.study import to_json
 from polybench.storage.store import Store
-from tests.commands import printed, printed_json, refused
+from tests.commands import invoke, printed, printed_json, refused
 from tests.factories import measured, study
 
 
@@ -117,7 +116,9 @@ def test_every_command_refuses_a_damaged_document(damage: str, tmp_path: Path) -
             words = (command, name) if isinstance(command, str) else (*command, name)
             assert "cannot read" in refused(*words, *output)
     assert "cannot read" in refused("run", "damaged", "--dry-run", "--results", tmp_path)
-    assert Router(store).dispatch("/report?id=damaged").status in (400, 404)
+    pages = invoke("report", "--all", "--output", tmp_path / "pages", "--results", tmp_path)
+    assert (pages.exit_code, "warning: cannot read" in pages.stderr) == (0, True)
+    assert {one.stem for one in (tmp_path / "pages" / "reports").iterdir()} == {valid.id}
     assert printed_json("list", "--results", tmp_path)[-1]["id"] in (valid.id, "damaged")
     assert "torch/cpu" in printed("history", "--results", tmp_path, "--format", "csv")
     assert not (tmp_path / "output.svg").exists()

@@ -49,18 +49,23 @@
     }
   }
 
-  function filter(input) {
-    const table = document.getElementById(input.dataset.filter);
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = [...table.tBodies[0].rows];
-    for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
-    }
+  function matches(row, { name, type, value }) {
+    if (!value) return true;
+    if (type === "date") return name === "since" ? row.dataset.date >= value : row.dataset.date <= value;
+    const text = `${row.textContent} ${row.dataset.words ?? ""}`.toLowerCase();
+    return value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  }
+
+  // Hides the rows of a table, or the children of another element, that do not match all of its inputs.
+  function filter(name) {
+    const filtered = document.getElementById(name);
+    const inputs = [...document.querySelectorAll(`[data-filter="${name}"]`)];
+    const rows = [...(filtered.tBodies ? filtered.tBodies[0].rows : filtered.children)];
+    for (const row of rows) row.hidden = !inputs.every((input) => matches(row, input));
     const visible = rows.filter((row) => !row.hidden).length;
-    const status = document.querySelector(`[data-count="${input.dataset.filter}"]`);
-    status.textContent = words.length ? `${visible} of ${rows.length} rows` : "";
-    redraw(elements.filter((element) => element.closest("article") === table.closest("article")));
+    const status = document.querySelector(`[data-count="${name}"]`);
+    status.textContent = inputs.some(({ value }) => value) ? `${visible} of ${rows.length} ${status.dataset.noun}` : "";
+    redraw(elements.filter((element) => element.closest("article") === filtered.closest("article")));
   }
 
   function toggleColumn(box) {
@@ -70,7 +75,9 @@
 
   document.querySelectorAll("table.results").forEach(makeSortable);
   document.querySelectorAll(".tools").forEach((tools) => { tools.hidden = false; });
-  for (const input of document.querySelectorAll("[data-filter]")) input.addEventListener("input", () => filter(input));
+  for (const input of document.querySelectorAll("[data-filter]")) {
+    input.addEventListener("input", () => filter(input.dataset.filter));
+  }
   for (const box of document.querySelectorAll("[data-table]")) box.addEventListener("change", () => toggleColumn(box));
 
   // Figures.
@@ -187,7 +194,9 @@
 
   function redraw(outdated = elements) {
     reserveHeight();
-    for (const element of outdated) if (element.classList.contains("drawn")) pending.add(element);
+    for (const element of outdated) {
+      if (element.classList.contains("drawn") && element.clientWidth) pending.add(element); // not if it is hidden
+    }
     drawPending();
   }
 
