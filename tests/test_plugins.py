@@ -178,7 +178,7 @@ def test_the_engine_list_includes_plugins_and_warns_about_broken_ones(install: I
     install("toy-package", toy="toy_engine:ENGINE", broken="toy_engine:NOTHING")
     with pytest.warns(PluginWarning, match=r"engine 'broken' of toy-package \(entry point toy_engine:NOTHING\)"):
         listed = CliRunner().invoke(app, ["engines", "--all", "--format", "json"])
-    assert [row["engine"] for row in json.loads(listed.stdout)] == [*ENGINES, "faulty", "toy"]
+    assert [row["engine"] for row in json.loads(listed.stdout)] == [*ENGINES, "toy", "faulty"]
 
 
 @pytest.mark.usefixtures("here")
