@@ -14,21 +14,26 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 """Escape sequences of a terminal, in Keras's messages."""
 
 _LENGTH = 500
-"""Longest message; Keras's contain the arguments of a call."""
+"""Longest message or argument; Keras's messages contain the arguments of a call."""
 
 
 def describe(error: BaseException) -> str:
     """Return the class and the message of an error, in one line."""
-    message = _message(error)
-    message = f"{message[:_LENGTH]}..." if len(message) > _LENGTH else message
+    message = one_line(_message(error))
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _message(error: BaseException) -> str:
     try:
-        return " ".join(_COLOURS.sub("", str(error)).split())
+        return _COLOURS.sub("", str(error)).strip()
     except Exception:  # of the user's own class
         return ""
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line, without its end if it is long."""
+    text = " ".join(text.split())
+    return f"{text[:_LENGTH]}..." if len(text) > _LENGTH else text
 
 
 @contextlib.contextmanager

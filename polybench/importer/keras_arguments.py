@@ -14,6 +14,7 @@ import keras
 from keras.losses import CategoricalCrossentropy, SparseCategoricalCrossentropy
 from keras.src.models.functional import Functional
 
+from polybench.importer.errors import one_line
 from polybench.importer.graph import Source
 
 _HARMLESS = {"name", "seed", "unroll", "unit_forget_bias", "zero_output_for_mask"}
@@ -88,7 +89,7 @@ def check_call(source: Source, operation: Any, node: Any) -> None:
     given = signature.bind(*node.arguments.args, **node.arguments.kwargs).arguments
     for name, value in given.items():
         is_symbolic = any(isinstance(one, keras.KerasTensor) for one in keras.tree.flatten(value))
-        text = "a value of the model" if is_symbolic else str(value)
+        text = "a value of the model" if is_symbolic else one_line(str(value))
         if name in _DATA:
             if not all(isinstance(one, keras.KerasTensor) for one in keras.tree.flatten(value)):
                 raise source.error(f"called with {name}={text}: expected values that depend on the input")

@@ -155,6 +155,10 @@ REFUSED: list[tuple[str, Callable[[], Any]]] = [
     ),
     ("LSTM: use_bias=False", lambda: sequence(layers.LSTM(4, use_bias=False))),
     ("LSTM: called with initial_state=a value of the model: expected None", with_state),
+    (
+        "LSTM: called with mask=tf.Tensor( [[ True False True] [ True False True]], shape=(2, 3), dtype=bool):",
+        lambda: sequence(layers.LSTM(4), mask=ops.convert_to_tensor([[True, False, True]] * 2)),
+    ),
     ("merge_mode=sum: expected concat", lambda: sequence(layers.Bidirectional(layers.LSTM(4), merge_mode="sum"))),
     ("bias_regularizer=L2(l2=0.01)", lambda: sequence(layers.Bidirectional(layers.LSTM(4, bias_regularizer="l2")))),
     ("MultiHeadAttention: kernel_regularizer=L2(l2=0.01)", lambda: attention(kernel_regularizer="l2")),
