@@ -1,6 +1,6 @@
 """Baselines for a worker: programs that train the same network and stay alive as long as the worker.
 
-`plain` is the program of `polybench scripts`, with a loop at its end that repeats its steps for every line on
+`plain` is the program of `polybench export --train`, with a loop at its end that repeats its steps for every line on
 standard input. It restarts from the same weights each time, like a worker's timing blocks, because the time of a
 step can depend on its numbers. `independent` is a program of `programs/`, which shares no code with polybench and
 has its own random images and weights. `nanogpt` is the network of nanoGPT's author, from the folder that the variable

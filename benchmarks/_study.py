@@ -58,7 +58,7 @@ def inputs(
 ) -> Iterator[Inputs]:
     """Prepare a network on the CPU, with synthetic images for blocks of `steps` timed steps.
 
-    The images are written in CIFAR-10's format, because plain programs read that; tokens as `polybench scripts`
+    The images are written in CIFAR-10's format, because plain programs read that; tokens as `polybench export --train`
     writes them.
     """
     with tempfile.TemporaryDirectory(prefix="polybench-benchmark-") as folder:
@@ -77,7 +77,7 @@ def inputs(
         files = shared_files.write(plan, scratch)
         if tokens:
             write_inputs(data, files.dataset, np.arange(len(files.dataset.labels)))
-        command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", source]
+        command = [sys.executable, "-m", "polybench", "export", "--weights", "--model", model, "--data", source]
         command += ["--batch-size", str(batch_size), "--steps", str(taken), "--output", str(start)]
         subprocess.run(command, check=True, capture_output=True)
         yield Inputs(plan, files, data, start, scratch)

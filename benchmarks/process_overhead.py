@@ -1,6 +1,6 @@
 """Measure the overhead of the whole harness: a worker in a study against programs without polybench.
 
-The baselines are the plain program (of `polybench scripts`; the same weights, batches and steps) and an
+The baselines are the plain program (of `polybench export --train`; the same weights, batches and steps) and an
 independent program, which shares no code with polybench (`_baselines.py`). All have the same
 network, batch size, optimizer, threads and malloc policy. Worker and baselines start together, in fresh
 processes, stay alive, and are timed in turns, in random order. A pair is one block of the worker and one

@@ -1,6 +1,6 @@
 # Trains the same network as polybench in Julia, without Python, and prints the same losses.
 #
-#     polybench weights --data FOLDER --steps 60 --output initial_state.npz
+#     polybench export --weights --data FOLDER --steps 60 --output initial_state.npz
 #     julia --project=. --threads=2 examples/flux_by_hand.jl initial_state.npz FOLDER
 #
 # FOLDER contains CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. The environment is the repository's Project.toml:

@@ -22,8 +22,7 @@ from polybench.cli.diff import diff
 from polybench.cli.doctor import doctor
 from polybench.cli.engines import engines
 from polybench.cli.explain import explain
-from polybench.cli.export_weights import weights
-from polybench.cli.exporting import export
+from polybench.cli.export import export
 from polybench.cli.history import history
 from polybench.cli.importing import import_model
 from polybench.cli.layers import layers
@@ -37,7 +36,6 @@ from polybench.cli.peak import peak
 from polybench.cli.plot import plot
 from polybench.cli.report import report
 from polybench.cli.run import resume, run
-from polybench.cli.scripts import scripts
 from polybench.cli.setup import app as setup
 from polybench.cli.show import show
 from polybench.cli.sweep import sweep
@@ -79,7 +77,7 @@ def _help(command: Callable[..., None]) -> str:
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, watch, bisect),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, resume),
-    "Your own code": (import_model, export, scripts, weights),
+    "Your own code": (import_model, export),
     "Information and set-up": (engines, models, columns, doctor),
 }
 for _panel, _commands in _PANELS.items():

@@ -1,32 +1,17 @@
-"""`polybench weights`: initial weights and batch order of a study, to reproduce its training by hand."""
+"""`polybench export --weights`: initial weights and batch order, to reproduce a training by hand."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from polybench.cli.options import with_options
 from polybench.cli.output import echo
 from polybench.errors import BadInput
 from polybench.schema.options import Study
 
 
-@with_options("model", "data", "batch_size", "seed")
-def weights(
-    study: Study,
-    output: Annotated[Path, typer.Option(help="File to write (.npz).")],
-    steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of batches to write.")] = 60,
-) -> None:
-    """Write initial weights and batch order as .npz, and print their SHA-256.
-
-    The file has `LAYER.weight` and `LAYER.bias` (float32; convolutions (out, in, height, width), dense layers
-    (out, in)), `LAYER.running_mean` and `LAYER.running_variance` of batch norm, and `batches` (steps, batch
-    size): int64 indices into the training set.
-
-    Example: polybench weights --model lenet --output initial_state.npz
-    """
+def export_weights(study: Study, steps: int, output: Path) -> None:
+    """Write initial weights and the batches of this many steps as .npz, and print their SHA-256."""
     import numpy as np
 
     from polybench.data.batches import batch_stream, epoch_order, order_sha256

@@ -12,7 +12,7 @@ import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -547,6 +547,15 @@ class Overrides:
         if "engines" in self._fields and "env" not in self._fields:
             fields["env"] = environments_of(fields["engines"], study.env)
         return make_study(**fields)
+
+
+def reject_given(context: typer.Context, names: Collection[str], reason: str) -> None:
+    """Raise BadInput with the reason for an option of these parameters that is on the command line."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            spellings = parameter.opts if context.params[parameter.name] is not False else parameter.secondary_opts
+            raise BadInput(f"{(spellings or parameter.opts)[0]}: {reason}")
 
 
 Command = Callable[..., None]

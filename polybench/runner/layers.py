@@ -152,7 +152,7 @@ def _write_scripts(plan: Plan, progress: Progress, document: LayersDocument, ten
         progress.on_warning(f"no scripts: cannot write to {folder}: {error.strerror}")
         return
     if not files:
-        command = f"polybench scripts --model {plan.model.name} -o FOLDER"
+        command = f"polybench export --train --model {plan.model.name} -o FOLDER"
         instead = f"; for the whole training, run {command}" if plan.model.name in (*NETWORKS, *TOKEN_MODELS) else ""
         progress.on_warning(
             f"no scripts for {layer}, {operation}, the largest slowdown: only {KINDS} are supported{instead}"

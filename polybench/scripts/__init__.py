@@ -1,6 +1,6 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
-`polybench scripts` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
+`polybench export --train` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
 template for networks written by hand (`train_*`), one for any other network (`train_any_*`), whose layers
 `network_code` writes, and a program for a single layer (`layer_*`). Lines `#: if NAMES` and
 `#: end` enclose sections for some networks or engines only; a study's settings replace the constants. No file has

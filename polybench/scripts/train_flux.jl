@@ -3,10 +3,10 @@
 #     julia --threads=JULIA_THREADS THIS_FILE initial_state.npz FOLDER
 #
 #: if images
-# initial_state.npz comes from `polybench weights`: initial weights, and the images of each batch. FOLDER
+# initial_state.npz comes from `polybench export --weights`: initial weights, and the images of each batch. FOLDER
 # has CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. Prints one line of JSON: seconds and losses of steps.
 #: if tokens
-# initial_state.npz comes from `polybench weights`: initial weights, and the sequences of each batch. FOLDER
+# initial_state.npz comes from `polybench export --weights`: initial weights, and the sequences of each batch. FOLDER
 # has `tokens.npy` (sequences, time) and `labels.npy`. Prints one line of JSON: seconds and losses of steps.
 #: end
 # Needs the packages Flux and NPZ.

@@ -53,7 +53,7 @@ def test_a_folder_that_is_not_utf8_is_an_error_before_measuring(
             {
                 "Measure": ["│ compare ", "│ peak "],
                 "Results": ["│ list ", "│ resume "],
-                "Your own code": ["│ scripts ", "│ weights "],
+                "Your own code": ["│ export ", "│ trace "],
                 "Information and set-up": ["│ doctor ", "│ data "],
             },
         ),

@@ -51,6 +51,8 @@ def completed(line: str) -> list[str]:
         ("polybench sweep --format csv", ["csv"]),
         ("polybench plot --figure st", ["step_times", "startup"]),
         ("polybench layers --sort s", ["slowdown"]),
+        ("polybench export len", ["lenet"]),
+        ("polybench export --framework t", ["torch", "tf"]),
     ],
 )
 def test_names_are_completed(line: str, expected: list[str]) -> None:

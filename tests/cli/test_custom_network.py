@@ -97,7 +97,7 @@ def test_models_prints_a_network_file(file: Path) -> None:
 
 def test_an_error_names_the_file_and_line(file: Path) -> None:
     file.write_text(file.read_text().replace("kernel = 1 }", "kernl = 1 }"))
-    weights = ("weights", "--output", "x.npz")
+    weights = ("export", "--weights", "--output", "x.npz")
     for command in (MEASURE, ("parity",), ("layers",), ("sweep",), ("overhead",), weights):
         assert f"{file}:16: unknown option of conv 'kernl'; did you mean 'kernel'" in refused(*command, "--model", file)
     assert "cannot read none.toml" in refused(*MEASURE, "--model", "none.toml")

@@ -1,4 +1,4 @@
-"""`polybench weights`: initial weights and batch order."""
+"""`polybench export --weights`: initial weights and batch order."""
 
 import os
 
@@ -11,7 +11,7 @@ from polybench.networks.initial_weights import initial_weights, weights_sha256
 from tests.commands import invoke, printed, refused
 
 pytestmark = pytest.mark.usefixtures("small_data")  # 600 images
-WEIGHTS = ("weights", "--data", "synthetic")
+WEIGHTS = ("export", "--weights", "--data", "synthetic")
 
 
 def test_writes_the_initial_weights_and_batches(tmp_path):

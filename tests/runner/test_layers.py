@@ -62,7 +62,11 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
     ("model", "operation", "hint"),
     [
         (CHAR_LSTM, "weight gradient", "only convolutions, dense layers, batch norm, pooling and ReLU are supported"),
-        (IMDB_BILSTM, "weight gradient", "for the whole training, run polybench scripts --model imdb-bilstm -o FOLDER"),
+        (
+            IMDB_BILSTM,
+            "weight gradient",
+            "for the whole training, run polybench export --train --model imdb-bilstm -o FOLDER",
+        ),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

@@ -239,6 +239,10 @@ def test_plain_lux_has_the_loss_and_gradients_of_the_reference(network: str, tmp
         (("lenet", "--framework", "pytorch", "-o", "net.py"), "did you mean 'torch'"),
         (("lenet", "--framework", "torch", "-o", "net.txt"), "expected a name that ends in .py"),
         (("imdb-bilstm", "--framework", "flux", "-o", "net.jl"), "polybench writes no Flux code for LSTM"),
+        (
+            ("--model", "char-gpt", "--framework", "lux", "-o", "net.jl"),
+            "polybench writes no Lux code for tied weights",
+        ),
         (("imdb-bilstm", "--framework", "jax", "-o", "net.py"), "polybench writes no JAX code for LSTM"),
     ],
 )

@@ -13,12 +13,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from polybench.api.options import build_study
-from polybench.cli import app as cli
-from polybench.cli.export_weights import weights
 from polybench.data import synthetic
 from polybench.data.batches import batch_stream
 from polybench.engines import ENGINES
@@ -37,6 +33,7 @@ from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import NETWORKS, TOKEN_MODELS, make_command, make_script, render, script_weights
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests import small_datasets
+from tests.commands import printed
 from tests.configured_julia import configured_julia
 from tests.engines.conftest import FAST_COMPILATION
 from tests.example_networks import RESNET8
@@ -106,14 +103,12 @@ def losses_of_engine(worker, plan, tmp_path):
 
 def write_initial_state(plan, folder, tmp_path):
     start = tmp_path / "start.npz"
-    app = typer.Typer()
-    app.command()(weights)
     options = {
         "model": plan.workload.model, "data": folder, "seed": SEED, "batch-size": BATCH_SIZE,
         "steps": 2 + TIMED, "output": start,
     }  # fmt: skip
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    printed("export", "--weights", *arguments)
     return start
 
 
@@ -233,14 +228,14 @@ def test_the_plain_julia_example_trains_like_the_engine(workers, folder, tmp_pat
     julia = configured_julia()
     start = tmp_path / "start.npz"
     options = ["--data", str(folder), "--batch-size", str(BATCH_SIZE), "--steps", str(2 + TIMED)]
-    assert CliRunner().invoke(cli, ["weights", *options, "--output", str(start)]).exit_code == 0
+    printed("export", "--weights", *options, "--output", start)
     options = [f"--project={julia.project}", "--startup-file=no", "-O0"]
     command = [julia.executable, *options, str(BY_HAND), str(start), str(folder)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
-    printed = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+),", run.stdout, re.MULTILINE)]
+    losses = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+),", run.stdout, re.MULTILINE)]
     plan = resolve(Study(("flux",), ("cpu",), data=str(folder), batch_size=BATCH_SIZE, threads=1))
-    assert printed == pytest.approx(losses_of_engine(workers("flux"), plan, tmp_path), rel=1e-5)
+    assert losses == pytest.approx(losses_of_engine(workers("flux"), plan, tmp_path), rel=1e-5)
     assert " allocations, " in run.stdout
 
 

@@ -1,4 +1,4 @@
-"""`polybench scripts`: plain programs, printed or written into a folder."""
+"""`polybench export --train`: plain programs, printed or written into a folder."""
 
 import ast
 import json
@@ -18,13 +18,13 @@ from tests.commands import printed, refused
 MY_NET = Path(__file__).parents[2] / "examples" / "my_net.toml"
 
 
-def scripts(*options):
-    return printed("scripts", "--devices", "cpu", *options)
+def programs(*options):
+    return printed("export", "--train", "--devices", "cpu", *options)
 
 
 def test_prints_each_configuration_once_and_runs_nothing():
-    options = "--engines torch,torch,tf+xla --data cifar10 --steps-per-round 30 --batch-size 64"
-    text = scripts(*options.split())
+    options = "--engines torch,torch,tf+xla --data cifar10 --steps 32 --batch-size 64"
+    text = programs(*options.split())
     assert text.count("# torch/cpu\n") == 1
     assert "# tf+xla/cpu\n" in text
     assert text.count("STEPS = 30\n") == 2
@@ -33,37 +33,37 @@ def test_prints_each_configuration_once_and_runs_nothing():
 
 
 def test_the_output_for_one_configuration_is_a_program():
-    tree = ast.parse(scripts("--engines", "torch", "--learning-rate", "0.5"))
+    tree = ast.parse(programs("--engines", "torch", "--learning-rate", "0.5"))
     assert ast.get_docstring(tree)
     assert "LEARNING_RATE = 0.5" in ast.unparse(tree)
 
 
-def test_a_network_without_a_script_suggests_scripts_of_layers():
+def test_a_network_without_a_program_suggests_programs_of_operations():
     options = ("--optimizer", "adam", "--learning-rate", "0.001", "--data", "synthetic")
-    output = scripts("--engines", "jax", "--model", "char-lstm", *options)
-    assert "no plain script for the network char-lstm: lstm: polybench writes no JAX code" in output
-    assert "scripts of all engines exist for lenet, resnet32, dlframeworks-cnn, imdb-bilstm" in output
+    output = programs("--engines", "jax", "--model", "char-lstm", *options)
+    assert "no plain program for the network char-lstm: lstm: polybench writes no JAX code" in output
+    assert "programs of all engines exist for lenet, resnet32, dlframeworks-cnn, imdb-bilstm" in output
     command = output.partition("pooling and ReLU: ")[2].split()
     assert command[:2] == ["polybench", "layers"]
     assert command[command.index("--model") + 1] == "char-lstm"
-    assert command[-2:] == ["--scripts", "FOLDER"]
+    assert command[-2:] == ["--export", "FOLDER"]
 
 
-def test_a_configuration_without_a_script_is_a_comment():
-    reference, variant = filter(None, scripts("--engines", "reference,tf+keras_fit").split("\n"))
-    assert reference.startswith("# reference/cpu: no plain script")
-    assert variant == "# tf+keras_fit/cpu: no plain script for the variant keras_fit"
+def test_a_configuration_without_a_program_is_a_comment():
+    reference, variant = filter(None, programs("--engines", "reference,tf+keras_fit").split("\n"))
+    assert reference.startswith("# reference/cpu: no plain program")
+    assert variant == "# tf+keras_fit/cpu: no plain program for the variant keras_fit"
 
 
 def test_synthetic_images_need_a_folder():
-    text = scripts("--engines", "torch", "--data", "synthetic")
-    assert "# It reads synthetic images from a file; write one with: polybench scripts -o FOLDER" in text
+    text = programs("--engines", "torch", "--data", "synthetic")
+    assert "# It reads synthetic images from a file; write one with: polybench export --train -o FOLDER" in text
 
 
 def test_prints_the_command_that_sets_malloc_policy_and_cpus():
-    assert "the malloc policy of polybench's workers, run it with: GLIBC_TUNABLES=" in scripts("--engines", "torch")
+    assert "the malloc policy of polybench's workers, run it with: GLIBC_TUNABLES=" in programs("--engines", "torch")
     chosen = cores.select_cores(cores.physical_cores(), 1)[0]
-    output = scripts("--engines", "torch,tf", "--pin-cpus", "--threads", "1")
+    output = programs("--engines", "torch,tf", "--pin-cpus", "--threads", "1")
     assert output.count("# To use the malloc policy and CPUs of polybench's workers, ") == 2
     assert output.count(f" taskset -c {chosen}\n") == 2
 
@@ -72,26 +72,27 @@ def test_prints_the_command_that_sets_malloc_policy_and_cpus():
     ("options", "message"),
     [
         (["--engines", "torhc"], "did you mean 'torch'"),
-        (["--engines", "torch", "--input", "pipeline"], "--input pipeline: scripts exist for preloaded data only"),
+        (["--engines", "torch", "--input", "pipeline"], "--input pipeline: programs exist for preloaded data only"),
         (["--engines", "torch", "--data", "synthetic", "-o", __file__], "not a folder; name another one"),
+        (["--engines", "torch", "--steps", "2"], "--steps 2: a program does not time its first 2: try --steps 3"),
         (["--engines", "torch", "--data", "synthetic", "-o", "x" * 300], "File name too long; name another folder"),
     ],
 )
 def test_bad_input_has_a_message(options, message):
-    assert message in refused("scripts", *options)
+    assert message in refused("export", "--train", *options)
 
 
-OPTIONS = ("--data", "synthetic", "--steps-per-round", "3", "--batch-size", "8", "--threads", "1")
+OPTIONS = ("--data", "synthetic", "--steps", "5", "--batch-size", "8", "--threads", "1")
 
 
-def test_a_folder_contains_only_what_its_scripts_need(small_data, tmp_path):
-    folder = tmp_path / "scripts"
-    text = scripts("-o", folder, "--engines", "torch,tf+xla,keras+torch,reference", *OPTIONS)
+def test_a_folder_contains_only_what_its_programs_need(small_data, tmp_path):
+    folder = tmp_path / "programs"
+    text = programs("-o", folder, "--engines", "torch,tf+xla,keras+torch,reference", *OPTIONS)
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "torch_cpu.py", "tf+xla_cpu.py", "keras+torch_cpu.py", "initial_state.npz", "images", "run.sh"
     }  # fmt: skip
-    assert "reference/cpu: no plain script for the engine reference" in text
+    assert "reference/cpu: no plain program for the engine reference" in text
     assert sum(path.stat().st_size for path in (folder / "images").iterdir()) == 5 * 8 * 3073
     dataset = open_dataset("synthetic", 0, tmp_path)
     indices = batch_stream(600, 8, 0, 5)
@@ -102,22 +103,22 @@ def test_a_folder_contains_only_what_its_scripts_need(small_data, tmp_path):
     assert (drawn[..., 1:].reshape(5, 8, 3, 32, 32) == dataset.images[indices]).all()
 
 
-def test_a_script_for_a_network_file_has_its_weights_beside_it(small_data, tmp_path):
+def test_a_program_for_a_network_file_has_its_weights_beside_it(small_data, tmp_path):
     options = ("--engines", "torch,jax", "--model", MY_NET, "--seed", "5", *OPTIONS)
-    assert "# It reads its weights and inputs from files; write them with: " in scripts(*options)
-    scripts("-o", tmp_path / "scripts", *options)
-    with np.load(tmp_path / "scripts" / "jax_cpu.npz") as weights:
+    assert "# It reads its weights and inputs from files; write them with: " in programs(*options)
+    programs("-o", tmp_path / "programs", *options)
+    with np.load(tmp_path / "programs" / "jax_cpu.npz") as weights:
         assert {name: weights[name].shape for name in weights} == read_network(str(MY_NET)).tensor_shapes()
-    assert "(3, 32, 32)" in (tmp_path / "scripts" / "torch_cpu.py").read_text()
-    with np.load(tmp_path / "scripts" / "torch_cpu.npz") as state:
+    assert "(3, 32, 32)" in (tmp_path / "programs" / "torch_cpu.py").read_text()
+    with np.load(tmp_path / "programs" / "torch_cpu.npz") as state:
         assert "stem.weight" in state
 
 
 @pytest.mark.slow
-def test_the_scripts_of_a_folder_run(small_data, tmp_path):
+def test_the_programs_of_a_folder_run(small_data, tmp_path):
     pytest.importorskip("torch")
-    folder = tmp_path / "my scripts"
-    scripts("-o", folder, "--engines", "torch,torch+channels_last", *OPTIONS)
+    folder = tmp_path / "my programs"
+    programs("-o", folder, "--engines", "torch,torch+channels_last", *OPTIONS)
     done = subprocess.run([folder / "run.sh"], capture_output=True, text=True, check=False, cwd="/", timeout=240)
     assert done.returncode == 0, done.stderr
     torch, other = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
@@ -125,13 +126,13 @@ def test_the_scripts_of_a_folder_run(small_data, tmp_path):
     assert other["losses"] == pytest.approx(torch["losses"], rel=1e-5)
 
 
-def test_scripts_use_the_environments_of_their_configurations(small_data, tmp_path):
+def test_programs_use_the_environments_of_their_configurations(small_data, tmp_path):
     environment = tmp_path / "old"
     (environment / "bin").mkdir(parents=True)
     (environment / "bin" / "python").symlink_to(sys.executable)
     engines = ("--engines", "torch,torch@old", "--env", f"old={environment}")
-    scripts("--output", tmp_path / "scripts", *engines, *OPTIONS)
-    own, old = [line for line in (tmp_path / "scripts" / "run.sh").read_text().splitlines() if line.startswith("env ")]
+    programs("--output", tmp_path / "programs", *engines, *OPTIONS)
+    own, old = [line for line in (tmp_path / "programs" / "run.sh").read_text().splitlines() if line.startswith("env ")]
     assert f" {sys.executable} torch_cpu.py initial_state.npz images" in own
     assert f" {environment}/bin/python torch@old_cpu.py initial_state.npz images" in old
     assert "GLIBC_TUNABLES=" in own
@@ -150,10 +151,10 @@ def test_scripts_use_the_environments_of_their_configurations(small_data, tmp_pa
         (["--engines", "torch", "--optimizer", "adam"], "these settings of the optimizer adam"),
     ],
 )
-def test_a_missing_script_has_a_reason(options, reason):
-    assert f"no plain script for {reason}" in scripts(*options)
+def test_a_missing_program_has_a_reason(options, reason):
+    assert f"no plain program for {reason}" in programs(*options)
 
 
 def test_the_suggested_layers_command_keeps_environments() -> None:
     options = ("--engines", "torch@x,tf", "--env", f"x={sys.prefix}", "--model", "char-lstm")
-    assert f"--env x={sys.prefix}" in scripts(*options, "--data", "synthetic")
+    assert f"--env x={sys.prefix}" in programs(*options, "--data", "synthetic")

@@ -1,14 +1,11 @@
-"""`polybench scripts`: plain programs that do what is timed, for readers to check and run."""
+"""`polybench export --train`: plain programs that do what is timed, for readers to check and run."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from polybench.cli.options import WORKLOAD, with_options
 from polybench.cli.output import echo
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Study
@@ -18,36 +15,21 @@ if TYPE_CHECKING:
     from polybench.scripts.script_folder import PlainScript
 
 
-@with_options(*WORKLOAD, "steps_per_round")
-def scripts(
-    study: Study,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FOLDER",
-            help="Folder to write: the programs, with the weights, batches and images that they need.",
-            show_default="standard output, without weights and batches",
-        ),
-    ] = None,
-) -> None:
-    """Print the plain program of each configuration, or write all of them into a folder.
+def export_training(study: Study, steps: int, output: Path | None) -> None:
+    """Print the program of each configuration, or write all of them into a folder with what they need to run.
 
-    A plain program trains the network as a user of the framework would write it, without polybench. The
-    output for a single configuration is a complete program. The program of a configuration that has none is a
-    comment with the reason.
-
-    Example: polybench scripts --engines torch,tf --model lenet -o lenet
+    They train this many steps and time all but the first ones. The output for a single configuration is a complete
+    program. A configuration that has none is a comment with the reason.
     """
     from polybench.planning.plan import resolve
-    from polybench.scripts import STEPS
     from polybench.scripts.source_text import comment
 
     if study.input == "pipeline":
-        raise BadInput("--input pipeline: scripts exist for preloaded data only: leave it out")
+        raise BadInput("--input pipeline: programs exist for preloaded data only: leave it out")
+    if steps <= WARMUP_STEPS_PER_BLOCK:
+        untimed = WARMUP_STEPS_PER_BLOCK
+        raise BadInput(f"--steps {steps}: a program does not time its first {untimed}: try --steps {untimed + 1}")
     plan = resolve(study)
-    steps = study.steps_per_round or STEPS
     found = {
         configuration: _script(plan, configuration, steps)
         for configuration in plan.configurations
@@ -69,7 +51,7 @@ def _script(plan: Plan, configuration: Configuration, steps: int) -> PlainScript
     from polybench.scripts.script_folder import PlainScript
 
     workload, model = plan.workload_of(configuration), plan.model
-    text = make_script(configuration, workload, steps, model)
+    text = make_script(configuration, workload, steps - WARMUP_STEPS_PER_BLOCK, model)
     if text is None:
         return None
     weights = initial_weights(model, plan.study.seed)
@@ -103,15 +85,15 @@ def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:
 
     networks = (*NETWORKS, *TOKEN_MODELS)
     unsupported = unsupported_reason(configuration, plan.workload_of(configuration), model=plan.model)
-    reason = f"no plain script for {unsupported}"
+    reason = f"no plain program for {unsupported}"
     if plan.model.name in networks:
         return reason
     study = plan.study
     requested = Study(study.engines, study.devices, env=study.env, model=study.model, data=study.data)
-    layers = command_line("layers", requested, "--scripts", "FOLDER")
+    layers = command_line("layers", requested, "--export", "FOLDER")
     return (
-        f"{reason}; scripts of all engines exist for {', '.join(networks)}."
-        f" A script of the slowest layer, if it is one of {KINDS}: {layers}"
+        f"{reason}; programs of all engines exist for {', '.join(networks)}."
+        f" A program of the slowest operation, if its layer is one of {KINDS}: {layers}"
     )
 
 
@@ -121,14 +103,14 @@ def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps:
 
     study = plan.study
     if script.arrays:
-        echo("# It reads its weights and inputs from files; write them with: polybench scripts -o FOLDER\n")
+        echo("# It reads its weights and inputs from files; write them with: polybench export --train -o FOLDER\n")
     elif plan.model.input_kind != "image":
-        echo("# It reads sequences from a file; write one with: polybench scripts -o FOLDER\n")
+        echo("# It reads sequences from a file; write one with: polybench export --train -o FOLDER\n")
     elif study.data == "synthetic":
-        echo("# It reads synthetic images from a file; write one with: polybench scripts -o FOLDER\n")
+        echo("# It reads synthetic images from a file; write one with: polybench export --train -o FOLDER\n")
     command = [
-        "polybench", "weights", "--model", plan.model.name, "--seed", str(study.seed),
-        "--batch-size", str(plan.workload.batch_size), "--steps", str(WARMUP_STEPS_PER_BLOCK + steps),
+        "polybench", "export", "--weights", "--model", plan.model.name, "--seed", str(study.seed),
+        "--batch-size", str(plan.workload.batch_size), "--steps", str(steps),
         "--data", study.data, "--output", INITIAL_STATE,
     ]  # fmt: skip
     settings = "malloc policy and CPUs" if plan.cpus else "malloc policy"
@@ -164,9 +146,7 @@ def _write(plan: Plan, scripts: list[PlainScript], steps: int, folder: Path) -> 
         raise BadInput(f"--output {folder}: not a folder; name another one")
     with scratch_folder() as scratch:
         dataset = dataset_of(study, model, scratch)
-        batches = batch_stream(
-            len(dataset.labels), plan.workload.batch_size, study.seed, WARMUP_STEPS_PER_BLOCK + steps
-        )
+        batches = batch_stream(len(dataset.labels), plan.workload.batch_size, study.seed, steps)
         write_folder(folder, dataset, batches, initial_weights(model, study.seed), scripts)
     files = ", ".join(script.file for script in scripts)
     echo(f"wrote {files} to {folder}, on {dataset.name}; run all: {shlex.quote(str(folder / RUN))}", err=True)

@@ -1,0 +1,140 @@
+"""`polybench export`: a network, its whole training or its initial weights, as files for work without polybench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polybench.cli.completion import model_names, one_of
+from polybench.cli.options import WORKLOAD, Overrides, reject_given, with_options
+from polybench.cli.output import check_writable, echo
+from polybench.errors import BadInput
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
+
+_BOTH = {"data", "batch_size", "steps"}
+"""Parameters that have an effect with --train and --weights, but not on the network alone."""
+_EVERYWHERE = {"model", "seed"}
+
+
+def _frameworks() -> Iterable[str]:
+    from polybench.scripts.network_code import FRAMEWORKS
+
+    return FRAMEWORKS
+
+
+@with_options(*WORKLOAD)
+def export(
+    context: typer.Context,
+    model: str,
+    study: Study,
+    network: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NETWORK", help="Network, in place of --model.", autocompletion=model_names, show_default=False
+        ),
+    ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Export the training program of each engine, with data, weights and loop.")
+    ] = False,
+    weights: Annotated[bool, typer.Option("--weights", help="Export initial weights and batch order alone.")] = False,
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            "--framework",
+            help="Framework of the network's code: torch, tf, keras, jax, flux or lux.",
+            autocompletion=one_of(_frameworks),
+        ),
+    ] = None,
+    steps: Annotated[
+        int,
+        typer.Option(
+            "--steps",
+            min=1,
+            max=1_000_000,
+            help="Training steps, each with a batch, with --train or --weights."
+            f" A program does not time its first {WARMUP_STEPS_PER_BLOCK}.",
+        ),
+    ] = 60,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE|FOLDER",
+            help="File of the network's code, .py or .jl; folder of --train; file of --weights, .npz.",
+            show_default="with --train standard output, without weights and batches",
+        ),
+    ] = None,
+) -> None:
+    """Write a network as plain code of a framework, with its weights.
+
+    With --framework, the file has the network alone. Its weights are beside it, with the suffix .npz: those beside a
+    network file, as `polybench import` writes them, or else initial ones.
+
+    With --train, a folder has the program of each configuration: the timed training as a user of the framework would
+    write it, without polybench. A configuration without a program has a comment with the reason. All options of the
+    workload apply.
+
+    With --weights, a file has `LAYER.weight` and `LAYER.bias` (float32; convolutions (out, in, height, width), dense
+    layers (out, in)), `LAYER.running_mean` and `LAYER.running_variance` of batch norm, and `batches` (steps, batch
+    size): int64 indices into the training set. Of the workload, --model, --data, --batch-size and --seed apply.
+
+    Example: polybench export --model net.toml --framework keras -o net.py
+    """
+    _reject_options_of_other_modes(context, train=train, weights=weights)
+    if network is not None:
+        reject_given(context, {"model"}, f"the network is already {network}: leave out one of them")
+        model = network
+    if train:
+        from polybench.cli.export_train import export_training
+
+        export_training(_with_model(study, model), steps, output)
+    elif output is None:
+        raise BadInput(f"--output: expected a file to write, such as -o {'start.npz' if weights else 'net.py'}")
+    elif weights:
+        from polybench.cli.export_weights import export_weights
+
+        export_weights(_with_model(study, model), steps, output)
+    elif framework is None:
+        raise BadInput("--framework: expected a framework, such as torch; or add --train or --weights")
+    else:
+        _export_network(model, framework, study.seed, output)
+
+
+def _reject_options_of_other_modes(context: typer.Context, *, train: bool, weights: bool) -> None:
+    only_train = WORKLOAD.keys() - _BOTH - _EVERYWHERE
+    if train:
+        reject_given(context, {"weights"}, "the folder of --train contains them: leave it out")
+        reject_given(context, {"framework"}, "has no effect with --train: use --engines")
+    elif weights:
+        reject_given(context, {*only_train, "framework"}, "has no effect with --weights: leave it out")
+    else:
+        reject_given(context, only_train, "needs --train: add it")
+        reject_given(context, _BOTH, "needs --train or --weights: add one of them")
+
+
+def _with_model(study: Study, model: str) -> Study:
+    return Overrides(model=model).apply(study)
+
+
+def _export_network(network: str, framework: str, seed: int, output: Path) -> None:
+    from polybench.networks import find_model
+    from polybench.planning.study_file import NETWORK_SUFFIX, read_network
+    from polybench.scripts.network_code import export as write_code
+    from polybench.scripts.network_code import read_weights
+
+    suffix = ".jl" if framework in ("flux", "lux") else ".py"
+    if output.suffix != suffix:
+        raise BadInput(f"--output {output}: expected a name that ends in {suffix}")
+    check_writable(output)
+    is_from_file = network.endswith(NETWORK_SUFFIX)
+    model = read_network(network) if is_from_file else find_model(network)
+    path = Path(network) if is_from_file else Path(f"{network}{NETWORK_SUFFIX}")
+    if path.resolve().with_suffix(".npz") == output.resolve().with_suffix(".npz") and is_from_file:
+        raise BadInput(f"--output {output}: its weights would replace those of {network}: choose another name")
+    weights, source = read_weights(model, path, seed)
+    write_code(model, weights, framework, output)
+    echo(f"wrote {output} and {output.with_suffix('.npz').name}, with {source}", err=True)
