@@ -89,10 +89,10 @@ def find_checkpoint(
     return find_unfinished(study, Store(results_folder(options.results)), kind, selection)
 
 
-def check_output(options: OutputOptions, *, of_study: bool = True) -> list[Metric] | None:
+def check_output(options: OutputOptions) -> list[Metric] | None:
     """Return the metrics of `--columns`; raise BadInput before measuring if the result cannot be printed or written."""
     metrics = parse_columns(options.columns)
-    check_format(options.format, of_study=of_study)
+    check_format(options.format)
     if options.explain and options.format not in EXPLANATION_FORMATS:
         expected = ", ".join(EXPLANATION_FORMATS)
         raise BadInput(f"--explain with --format {options.format}: expected a format with text: {expected}")
@@ -115,7 +115,7 @@ def run_and_render(
     from polybench.render.study import fastest_rows
     from polybench.storage.store import Store, results_folder
 
-    metrics = check_output(options, of_study=not parity_only)
+    metrics = check_output(options)
     store = Store(results_folder(options.results)) if options.save else None
     repeats_warnings = repeats_warnings_of(options) and not parity_only
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)

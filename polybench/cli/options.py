@@ -24,7 +24,7 @@ from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, lookup_or_suggest, split_names, validation_problem
 from polybench.networks import MODELS
 from polybench.networks.optimizers import OPTIMIZERS
-from polybench.render import FORMATS, TABLE_FORMATS, check_format
+from polybench.render import FORMATS, check_format
 from polybench.schema.metadata import Tag
 from polybench.schema.options import (
     MAX_THREADS_PER_CORE,
@@ -459,7 +459,7 @@ def format_option(names: Iterable[str], check: Callable[[str], str] | None = Non
     return typer.Option("--format", help=f"Format: {', '.join(table)}.", callback=checked, autocompletion=one_of(table))
 
 
-TableFormat = Annotated[str, format_option(TABLE_FORMATS, check_format)]
+TableFormat = Annotated[str, format_option(FORMATS, check_format)]
 TableOrJson = Annotated[str, format_option(("table", "json"))]
 Tolerance = Annotated[
     float,

@@ -80,7 +80,7 @@ def run(
     if dry_run and on is not None:
         check_cluster(chosen, machines, on, upload=upload)
     if dry_run:
-        check_output(options, of_study=not axes)
+        check_output(options)
         resumed_id = _find_checkpoint(spec, machines, on, options) if resume else None
         _print_plans(spec, machines, resumed_id, is_remote=is_remote)
     elif axes:

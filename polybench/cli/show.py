@@ -58,7 +58,7 @@ def show(
         _show_other_document(document, study, options)
         return
     metrics = parse_columns(options.columns)
-    check_format(options.format, of_study=True)
+    check_format(options.format)
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     line = width(options.output)

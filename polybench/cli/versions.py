@@ -81,7 +81,7 @@ def versions(
     from polybench.storage.store import Store, results_folder
 
     conditions = parse_conditions(fail_if or [])
-    check_format(options.format, of_study=True)
+    check_format(options.format)
     parse_columns(options.columns)
     source, study = make_source(study, package, checkout)
     pair = source.pair(study, base, head)

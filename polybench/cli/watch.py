@@ -43,7 +43,7 @@ def watch(
     from polybench.storage.summaries import Filters
 
     conditions = parse_conditions([fail_if])
-    check_format(options.format, of_study=True)
+    check_format(options.format)
     source, study = make_source(study, package, checkout)
     check_writable(options.output)
     store = Store(results_folder(options.results))

@@ -10,12 +10,11 @@ from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
-from polybench.errors import BadInput
 from polybench.plugins import Registry
 from polybench.render.table import WIDTH, TableOptions
 from polybench.schema.documents import kind_of
 
-__all__ = ["EXPLANATION_FORMATS", "FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "check_format", "render"]
+__all__ = ["EXPLANATION_FORMATS", "FORMATS", "WIDTH", "FormatSpec", "check_format", "render"]
 
 
 class FormatSpec(NamedTuple):
@@ -23,18 +22,15 @@ class FormatSpec(NamedTuple):
 
     Attributes:
         function: module and function, as in "package.module:render"; "latex.render" is in this package.
-        source: what the function receives: the `Table`, the records, a study's single step times as records,
-            or the document.
+        source: what the function receives: the `Table`, the records, or the document.
         summary: description for the documentation.
         has_width: True for terminal formats, whose function also receives the characters per line.
-        study_only: True if only studies have this format.
     """
 
     function: str
-    source: Literal["table", "records", "long_records", "document"]
+    source: Literal["table", "records", "document"]
     summary: str
     has_width: bool = False
-    study_only: bool = False
 
     @property
     def for_humans(self) -> bool:
@@ -51,24 +47,17 @@ FORMATS |= {
     ),
     "html": FormatSpec("html_table.render", "table", "self-contained HTML page, for printing, mail and wikis"),
     "csv": FormatSpec("csv.render", "records", "CSV: plain numbers in SI units"),
-    "csv-long": FormatSpec(
-        "csv.render", "long_records", "CSV of a study, a line per status, metric and step time", study_only=True
-    ),
     "json": FormatSpec("", "document", "the whole document as JSON, as polybench saves it"),
     "latex": FormatSpec("latex.render", "table", "LaTeX table in booktabs style; the document must load booktabs"),
 }
-"""Formats of a study, by their name for --format."""
-
-TABLE_FORMATS = tuple(name for name, spec in FORMATS.items() if not spec.study_only)
-"""Polybench's own formats of all other documents: sweeps, overheads, layers, peaks, differences and so on."""
+"""Formats of all documents, by their name for --format."""
 
 EXPLANATION_FORMATS = ("table", "markdown", "json")
 
 
-def check_format(name: str, *, of_study: bool = False) -> str:
-    """Return the name of a format; BadInput if it is unknown, or if only studies have it."""
-    if FORMATS.find(name).study_only and not of_study:
-        raise BadInput(f"--format {name}: only studies have this format: expected {', '.join(TABLE_FORMATS)}")
+def check_format(name: str) -> str:
+    """Return the name of a format; BadInput if it is unknown."""
+    FORMATS.find(name)
     return name
 
 

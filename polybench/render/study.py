@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,9 +17,6 @@ from polybench.schema.result import Result, StepTimes, library_versions
 from polybench.schema.study import StudyDocument
 
 NOT_RANKED = "not ranked: failed the parity check"
-
-STEP_TIMES = "step_times"
-"""Quantity of a single step time in seconds; process, round and index start at 0."""
 
 
 def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
@@ -200,29 +197,3 @@ def _record(study: StudyDocument, result: Result, metrics: Sequence[Metric]) -> 
     for metric in metrics:
         row += metric.fields(result).values()
     return [*row, result.reason, result.hint]
-
-
-def long_records(study: StudyDocument, options: TableOptions) -> Records:
-    """List a record per status, metric and step time; metrics without a value have none.
-
-    `low` and `high` are the interval of a metric.
-    """
-    metrics = list(METRICS.rows().values()) if options.columns is None else options.columns
-    fields = ["study", "configuration", "engine", "variant", "environment", "device", "precision"]
-    fields += ["quantity", "unit", "process", "round", "index", "value", "low", "high"]
-    return Records(fields, (record for result in study.results for record in _long_records(study, result, metrics)))
-
-
-def _long_records(study: StudyDocument, result: Result, metrics: Sequence[Metric]) -> Iterator[tuple[object, ...]]:
-    names = (study.id, result.configuration, result.engine, result.variant, result.environment, result.device)
-    labels = (*names, result.workload.precision)
-    yield *labels, "status", None, None, None, None, result.status, None, None
-    yield *labels, "ranked", None, None, None, None, result.is_ranked, None, None
-    for metric in metrics:
-        if (value := metric.value(result)) is not None:
-            low, high = metric.interval(result) or (None, None)
-            yield *labels, metric.name, metric.unit, None, None, None, value, low, high
-    for process, rounds in enumerate(result.nested_step_times):
-        for number, values in enumerate(rounds):
-            for index, seconds in enumerate(values):
-                yield *labels, STEP_TIMES, "s", process, number, index, seconds, None, None

@@ -47,7 +47,7 @@ def completed(line: str) -> list[str]:
         ("polybench compare --malloc ", ["retain", "system"]),
         ("polybench compare --optimizer nes", ["nesterov"]),
         ("polybench compare --columns step_time,memor", ["step_time,memory_after_import", "step_time,memory"]),
-        ("polybench compare --format csv", ["csv", "csv-long"]),
+        ("polybench compare --format csv", ["csv"]),
         ("polybench sweep --format csv", ["csv"]),
         ("polybench plot --figure st", ["step_times", "startup"]),
         ("polybench layers --sort s", ["slowdown"]),

@@ -100,7 +100,7 @@ def test_fail_if_uses_the_change_corrected_for_machine_drift() -> None:
         (["2025", "nowhere"], "no study 'nowhere'"),
         (["2025", "2026", "--fail-if", "slow=5%"], "did you mean 'slower'"),
         (["2025", "2026", "--fail-if", "slower"], "expected VERDICT=PERCENT"),
-        (["2025", "2026", "--format", "csv-long"], "--format csv-long: only studies have this format"),
+        (["2025", "2026", "--format", "svg"], "unknown format 'svg'"),
     ],
 )
 def test_bad_input_has_a_message(arguments: list[str], message: str) -> None:

