@@ -94,7 +94,7 @@ def use(found: AnyDocument) -> None:
         for pair in ((found, other), (other, found)):
             done += [
                 lambda pair=pair: use(diff(*pair)),
-                lambda pair=pair: use(build_history(pair, {})),
+                lambda pair=pair: use(build_history(pair)),
                 lambda pair=pair: use(merge(pair, {})),
             ]
         done += [
@@ -439,7 +439,7 @@ def _documents() -> list[Any]:
     whole["interference"] = whole["interference"][:1]
     study = from_json(msgspec.json.encode(whole))
     other = msgspec.structs.replace(study, id="other", host=msgspec.structs.replace(study.host, hostname="other"))
-    made = [diff(study, other), build_history([other, study], {}), merge([study, other], {})]
+    made = [diff(study, other), build_history([other, study]), merge([study, other], {})]
     with contextlib.suppress(BadInput):
         made.append(explain(study, SavedDocuments([], [study, other])))
     large = [

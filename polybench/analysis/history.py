@@ -32,12 +32,9 @@ so this is the error of a study with a single process. A study with too much int
 _Measured = tuple[Point, LogRatioChange | None]
 """A point, and its level with the error; None for one process."""
 
-Dismissed = Mapping[str, frozenset[str]]
-"""Configurations with a dismissed change point by the study at which it begins."""
-
 
 def build_history(
-    studies: Iterable[StudyDocument], dismissed: Dismissed, filters: Filters = NO_FILTERS, tolerance: float = TOLERANCE
+    studies: Iterable[StudyDocument], filters: Filters = NO_FILTERS, tolerance: float = TOLERANCE
 ) -> HistoryDocument:
     """Build a series for each ranked configuration, machine and workload.
 
@@ -64,8 +61,7 @@ def build_history(
             else:
                 excluded[key] = excluded.get(key, 0) + 1
     series = [
-        _series(*examples[key], points[::-1], dismissed, tolerance, excluded.get(key, 0))
-        for key, points in points_by_key.items()
+        _series(*examples[key], points[::-1], tolerance, excluded.get(key, 0)) for key, points in points_by_key.items()
     ]
     return HistoryDocument(tolerance=tolerance, series=_distinguish(series, list(examples.values())))
 
@@ -100,12 +96,7 @@ def _point(study: StudyDocument, result: Result) -> _Measured:
 
 
 def _series(
-    study: StudyDocument,
-    result: Result,
-    measured: Sequence[_Measured],
-    dismissed: Dismissed,
-    tolerance: float,
-    excluded: int,
+    study: StudyDocument, result: Result, measured: Sequence[_Measured], tolerance: float, excluded: int
 ) -> Series:
     points = [point for point, _ in measured]
     spread = estimate_spread_of_series(
@@ -121,9 +112,6 @@ def _series(
         msgspec.structs.replace(point, segment_level=level, changed=_changed(before, point))
         for before, point, level in zip([points[0], *points], points, levels, strict=False)
     ]
-    dismissed_points = [
-        number for number, point in enumerate(points) if result.configuration in dismissed.get(point.study, ())
-    ]
     change_points = [
         ChangePoint(
             study=points[two.start].study,
@@ -131,8 +119,6 @@ def _series(
             created=points[two.start].created,
             ratio=math.exp(one.level - two.level),
             changed=_changed(points[two.start - 1], points[two.start]),
-            # With more studies, the fit may move a change point to an adjacent study.
-            dismissed=any(abs(number - two.start) <= 1 for number in dismissed_points),
         )
         for one, two in itertools.pairwise(segments)
         if abs(one.level - two.level) > math.log1p(tolerance)

@@ -16,7 +16,7 @@ from polybench.html_report import StudySection, render_report
 from polybench.html_report.pages import HISTORY, LIST, diff_page, diff_path, history_page, list_page, report_path
 from polybench.schema.analyses import DiffDocument
 from polybench.schema.documents import DOCUMENT_KINDS
-from polybench.storage.store import Store, load_dismissed
+from polybench.storage.store import Store
 from polybench.storage.summaries import StudySummary, sweep_by_point
 
 
@@ -52,7 +52,7 @@ class Pages:
         yield from self._sweep_reports()
         yield from self._differences()
         studies = (study for one in reversed(self._readable("study")) if (study := self._read(one)) is not None)
-        yield Page(HISTORY, history_page(build_history(studies, load_dismissed(self._store.folder))))
+        yield Page(HISTORY, history_page(build_history(studies)))
         yield Page(LIST, self._list())
 
     def _readable(self, *kinds: str) -> list[StudySummary]:

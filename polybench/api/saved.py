@@ -26,7 +26,7 @@ from polybench.api.results import (
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import render_report
 from polybench.schema.measurements import OverheadDocument, SweepDocument
-from polybench.storage.store import Store, load_dismissed, results_folder
+from polybench.storage.store import Store, results_folder
 from polybench.storage.summaries import FILTER_NAMES, filters_from_text
 
 
@@ -117,7 +117,7 @@ def history(
     numbers = [f"{name}={number}" for name, number in (versions or {}).items()]
     filters = filters_from_text(texts, numbers, tags, prefix="")
     store = Store(results_folder(results))
-    return HistoryResult(over_time(store.studies(filters), load_dismissed(store.folder), filters, tolerance))
+    return HistoryResult(over_time(store.studies(filters), filters, tolerance))
 
 
 def explain(study: str, *, baseline: str | None = None, results: Path | None = None) -> ExplanationResult:

@@ -89,10 +89,7 @@ def _notes(series: Series) -> Iterator[str]:
     if not series.change_points:
         yield "no change point"
     for change in series.change_points:
-        if not change.dismissed:
-            yield f"* {_describe_change(change)}; hide it with --dismiss {change.study}"
-    if dismissed := sum(change.dismissed for change in series.change_points):
-        yield f"{units.plural(dismissed, 'dismissed change point')} (*)"
+        yield f"* {_describe_change(change)}"
     for point in series.points:
         if point.inconclusive_reason:
             yield f"{point.study}: inconclusive: {point.inconclusive_reason}"

@@ -132,7 +132,6 @@ class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
     ratio: Positive
     changed: Changed
     """Versions that differ between these two studies."""
-    dismissed: bool
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True, rename=RENAME):

@@ -1,4 +1,4 @@
-"""`polybench history`: configurations over time, change points and dismissed ones."""
+"""`polybench history`: configurations over time, and change points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from polybench.analysis import history as over_time
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
-from tests.commands import printed, printed_json, refused
+from tests.commands import printed, printed_json
 from tests.factories import WORKLOAD, measured, study
 
 
@@ -48,7 +48,7 @@ def test_a_change_point_has_its_study_ratio_and_versions(folder: Path) -> None:
     (flux,) = series("--engine", "flux", "--model", "lenet")
     assert [point["study"] for point in flux["points"]] == [f"202601{day:02d}" for day in range(1, 8)]
     (change,) = flux["change_points"]
-    assert (change["study"], change["previous_study"], change["dismissed"]) == ("20260105", "20260104", False)
+    assert (change["study"], change["previous_study"]) == ("20260105", "20260104")
     assert change["ratio"] == pytest.approx(1.6, rel=0.01)
     assert change["changed"] == {"Flux": ["0.16.9", "0.16.10\\x1b[2J"]}
     assert flux["points"][4]["segment_level"] == pytest.approx(0.025, rel=0.01)
@@ -65,41 +65,6 @@ def test_changed_versions_are_beside_the_step_times(folder: Path) -> None:
     assert "* Flux 0.16.9 -> 0.16.10\\x1b[2J" in fifth
     assert "* faster by a factor of 1.60 since 20260105: Flux 0.16.9 -> 0.16.10" in " ".join(text.split())
     assert "no change point" in printed("history", "--engine", "tf")
-
-
-def test_a_dismissed_change_point_is_not_reported_again(folder: Path) -> None:
-    (flux,) = series("--engine", "flux", "--dismiss", "20260105")  # applies at once
-    assert [change["dismissed"] for change in flux["change_points"]] == [True]
-    text = printed("history", "--engine", "flux")
-    assert "faster by" not in text
-    assert "1 dismissed change point (*)" in text
-    (flux,) = series("--engine", "flux")
-    assert [change["dismissed"] for change in flux["change_points"]] == [True]
-    for day in range(8, 11):  # a later change point is reported
-        save(folder, day, 0.05, "0.17")
-    (flux,) = series("--engine", "flux")
-    assert [change["dismissed"] for change in flux["change_points"]] == [True, False]
-    (folder / "history" / "20260105.json").write_text("corrupt")
-    (flux,) = series("--engine", "flux")
-    assert [change["dismissed"] for change in flux["change_points"]] == [False, False]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("20260104", "--dismiss 20260104: no change point; studies with change points: 20260105"),
-        ("last", "--dismiss 20260107: no change point; studies with change points: 20260105"),
-        ("2027", "no study '2027'"),
-        ("202601", "7 studies begin with it"),
-        ("", "7 studies begin with it"),
-    ],
-)
-def test_dismissing_a_study_without_a_change_point_is_bad_input(
-    folder: Path, tmp_path: Path, name: str, message: str
-) -> None:
-    output = tmp_path / "history.txt"
-    assert message in refused("history", "--dismiss", name, "--output", output)
-    assert not output.exists()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,6 @@ def test_parity_only_needs_a_passed_check() -> None:
         ["explain", "x"],
         ["explain", "last"],
         ["plot", "x"],
-        ["history", "--dismiss", "x"],
     ],
     ids=" ".join,
 )

@@ -105,7 +105,7 @@ def full_history() -> HistoryDocument:
     ]
     for one in studies[2:]:
         one.results[0] = measured("torch/cpu", 0.02, versions={"torch": "2.14.0"})
-    return build_history(reversed(studies), {})
+    return build_history(reversed(studies))
 
 
 def full_overhead() -> OverheadDocument:

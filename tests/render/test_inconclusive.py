@@ -85,7 +85,7 @@ def measured_again() -> HistoryDocument:
         msgspec.structs.replace(one, id=f"2025010{day}-000000-abcd", created=f"2025-01-0{day}T00:00:00Z")
         for day, one in enumerate([quiet(), quiet(), quiet(), disturbed(), disturbed(), disturbed()], start=1)
     ]
-    return build_history(reversed(days), {})
+    return build_history(reversed(days))
 
 
 def refuted_fit() -> OverheadDocument:

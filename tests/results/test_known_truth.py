@@ -343,7 +343,7 @@ def change_points(machine: Machine, studies: int, change: float = 0.0) -> list[i
     """Return at which studies a series changes, whose second half is slower by `change`."""
     levels = (STEP * (1 + change * (2 * number >= studies)) for number in range(studies))
     documents = [machine.measure({"torch": Script(seconds)}) for seconds in levels]
-    (series,) = build_history(reversed(documents), {}).series
+    (series,) = build_history(reversed(documents)).series
     ids = [document.id for document in documents]
     return [ids.index(one.study) for one in series.change_points]
 
