@@ -13,7 +13,6 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand
 
-from polybench.cli.allocations import allocations
 from polybench.cli.bisect import bisect
 from polybench.cli.columns import columns
 from polybench.cli.compare import compare
@@ -75,7 +74,7 @@ def _help(command: Callable[..., None]) -> str:
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity, versions, watch, bisect),
+    "Measure": (compare, run, sweep, overhead, layers, peak, parity, versions, watch, bisect),
     "Results": (list_studies, show, diff, history, merge, explain, plot, report, resume),
     "Your own code": (import_model, export),
     "Information and set-up": (engines, models, columns, doctor),

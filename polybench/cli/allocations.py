@@ -1,14 +1,13 @@
-"""`polybench allocations`: allocation sites of each engine."""
+"""`polybench layers --allocations`: allocation sites of each engine."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import NoReturn
 
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import OUTPUT_PANEL, WORKLOAD, TableFormat, with_options
 from polybench.cli.output import (
     OutputOptions,
     allocations_exit_code,
@@ -22,25 +21,8 @@ from polybench.render import render
 from polybench.schema.options import Study
 
 
-@with_options(*WORKLOAD, "timeout", "output", "anonymous", "quiet", "verbose")
-def allocations(
-    study: Study,
-    options: OutputOptions,
-    top: Annotated[
-        int,
-        typer.Option(
-            "--top",
-            min=1,
-            help="Allocation sites per configuration; csv and json have all.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
-    ] = 10,
-    format: TableFormat = "table",
-) -> None:
-    """Show which operators or functions allocate in a step, and which allocations are avoidable.
-
-    Example: polybench allocations --engines torch,tf --top 5
-    """
+def show_allocation_sites(study: Study, options: OutputOptions, format: str, top: int) -> NoReturn:
+    """Profile the allocations of a step, print the first `top` sites of each configuration, and exit."""
     from polybench.runner.allocations import find_allocation_sites
 
     check_writable(options.output)

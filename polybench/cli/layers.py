@@ -9,9 +9,18 @@ from typing import Annotated
 import msgspec
 import typer
 
+from polybench.cli.allocations import show_allocation_sites
 from polybench.cli.completion import one_of
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat, with_options
+from polybench.cli.options import (
+    MEASUREMENT,
+    OUTPUT_PANEL,
+    WORKLOAD,
+    WORKLOAD_PANEL,
+    TableFormat,
+    reject_given,
+    with_options,
+)
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
@@ -27,10 +36,13 @@ from polybench.render import render
 from polybench.schema.options import Study
 
 _EXCLUDED = {
-    "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "target_loss", "metrics",
-    "injected_delays", "recheck", "replicas", "dry_run",
+    "epochs", "accuracy", "target_accuracy", "target_loss", "metrics", "injected_delays", "recheck", "dry_run",
 }  # fmt: skip
-"""Options that do not apply: layers are timed with preloaded batches, and nothing else is measured."""
+"""Options that do not apply: of a study, only the layers are measured."""
+_ONLY_ALLOCATIONS = {"input", "loader_workers", "augment", "replicas", "top"}
+"""Options that need --allocations."""
+_ALLOCATIONS = {*WORKLOAD, "timeout", "allocations", "top", "format", "output", "anonymous", "quiet", "verbose"}
+"""Options that have an effect with --allocations."""
 
 
 @with_options(
@@ -38,6 +50,7 @@ _EXCLUDED = {
     "baseline", "output", "results", "save", "anonymous", "quiet", "verbose",
 )  # fmt: skip
 def layers(
+    context: typer.Context,
     study: Study,
     options: OutputOptions,
     quick: bool,
@@ -72,10 +85,27 @@ def layers(
             rich_help_panel=WORKLOAD_PANEL,
         ),
     ] = None,
-    scripts: Annotated[
+    allocations: Annotated[
+        bool,
+        typer.Option(
+            "--allocations",
+            help="Show the allocation sites of a step instead of times, and which allocations are avoidable.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
+    top: Annotated[
+        int,
+        typer.Option(
+            "--top",
+            min=1,
+            help="Sites per configuration with --allocations; csv and json have all.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = 10,
+    export: Annotated[
         Path | None,
         typer.Option(
-            "--scripts",
+            "--export",
             metavar="DIR",
             help="Folder to write plain programs of the slowest operation to.",
             rich_help_panel=OUTPUT_PANEL,
@@ -86,7 +116,7 @@ def layers(
     """Time each layer's operations alone (forward, input gradient, weight gradient), engines side by side.
 
     Every engine gets the same input for a layer as in the network. The table ends with the whole step and the
-    unattributed rest.
+    unattributed rest. With --allocations, each configuration has the operators or functions that allocate instead.
 
     Example: polybench layers --engines torch,tf --sort slowdown
     """
@@ -95,6 +125,10 @@ def layers(
     from polybench.runner.prepare import new_header
     from polybench.storage.store import Store, results_folder
 
+    if allocations:
+        reject_given(context, context.params.keys() - _ALLOCATIONS, "has no effect with --allocations: leave it out")
+        show_allocation_sites(study, options, format, top)
+    reject_given(context, _ONLY_ALLOCATIONS, "has no effect without --allocations: leave it out")
     study, only_layer = _with_single_layer(study, layer, shape)
     order = lookup_or_suggest(sort, ORDERS, "order")
     check_writable(options.output)
@@ -109,10 +143,10 @@ def layers(
                 strict=strict,
                 expand_blocks=expand_blocks,
                 only_layer=only_layer,
-                scripts_folder=scripts,
+                export_folder=export,
             )
-        if scripts is not None and any(scripts.iterdir()) and not options.quiet:
-            echo(f"wrote programs of the slowest operation to {scripts}", err=True)
+        if export is not None and any(export.iterdir()) and not options.quiet:
+            echo(f"wrote programs of the slowest operation to {export}", err=True)
         message = f"saved as {document.id}; polybench explain uses it"
         hint = interrupted_hint(document.configurations)
         text = render(document, format, width=width(options.output), sort=order)

@@ -1,4 +1,4 @@
-"""Counts allocations after all timing, and finds allocation sites for `polybench allocations`."""
+"""Counts allocations after all timing, and finds allocation sites for `polybench layers --allocations`."""
 
 from __future__ import annotations
 

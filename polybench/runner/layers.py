@@ -46,22 +46,22 @@ def run_layers(
     strict: bool = False,
     expand_blocks: bool = False,
     only_layer: str | None = None,
-    scripts_folder: Path | None = None,
+    export_folder: Path | None = None,
 ) -> LayersDocument:
     """Check every configuration of the study, then measure whole steps and every layer separately.
 
     The study's `metrics` are ignored. `expand_blocks` gives each layer of a residual block a row of its own. With
-    `only_layer`, the document omits other layers and whole steps. `scripts_folder` gets scripts that reproduce the
+    `only_layer`, the document omits other layers and whole steps. `export_folder` gets programs that reproduce the
     operation with the largest slowdown. Other arguments and errors are those of `run_study`.
     """
     if study.input != "preload":
         raise BadInput("layers cannot be timed with an input pipeline: use --input preload")
-    if scripts_folder is not None and "bf16" in study.precisions:
-        raise BadInput("--scripts writes programs that compute in float32: remove it, or use --precision fp32")
+    if export_folder is not None and "bf16" in study.precisions:
+        raise BadInput("--export writes programs that compute in float32: remove it, or use --precision fp32")
     if store is not None:
         store.ensure_writable()
-    if scripts_folder is not None:
-        _ensure_scripts_writable(scripts_folder)
+    if export_folder is not None:
+        _ensure_programs_writable(export_folder)
     study = msgspec.structs.replace(
         study, metrics=False, epochs=None, accuracy=False, target_accuracy=None, target_loss=None
     )
@@ -80,8 +80,8 @@ def run_layers(
             [configuration.name for configuration in plan.configurations if _is_compiled_as_whole(configuration)],
             only_layer=only_layer,
         )
-        if scripts_folder is not None and layers.times:
-            _write_scripts(plan, progress, make_document(expand_blocks=True), folder, scripts_folder)
+        if export_folder is not None and layers.times:
+            _write_programs(plan, progress, make_document(expand_blocks=True), folder, export_folder)
     document = make_document(expand_blocks=expand_blocks)
     if header.anonymous:
         document = anonymize(document, store.folder if store else None)
@@ -127,18 +127,18 @@ class _Layers(Operation):
             times[-1].append(worker.request(calls.time_layer_ops(steps), self._timeout))
 
 
-def _ensure_scripts_writable(folder: Path) -> None:
+def _ensure_programs_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise BadInput(
-            f"cannot write scripts to {folder}: {error.strerror}: choose another folder for --scripts"
+            f"cannot write programs to {folder}: {error.strerror}: choose another folder for --export"
         ) from error
 
 
-def _write_scripts(plan: Plan, progress: Progress, document: LayersDocument, tensors: Path, folder: Path) -> None:
+def _write_programs(plan: Plan, progress: Progress, document: LayersDocument, tensors: Path, folder: Path) -> None:
     slowdown = slowest(document)
     if slowdown is None:
         return
@@ -149,13 +149,13 @@ def _write_scripts(plan: Plan, progress: Progress, document: LayersDocument, ten
             folder, timed_layer, operation, tensors / f"{index}.npz", tensors / _WEIGHTS, plan.workload
         )
     except OSError as error:  # must not lose the measurements
-        progress.on_warning(f"no scripts: cannot write to {folder}: {error.strerror}")
+        progress.on_warning(f"no programs: cannot write to {folder}: {error.strerror}")
         return
     if not files:
         command = f"polybench export --train --model {plan.model.name} -o FOLDER"
         instead = f"; for the whole training, run {command}" if plan.model.name in (*NETWORKS, *TOKEN_MODELS) else ""
         progress.on_warning(
-            f"no scripts for {layer}, {operation}, the largest slowdown: only {KINDS} are supported{instead}"
+            f"no programs for {layer}, {operation}, the largest slowdown: only {KINDS} are supported{instead}"
         )
 
 

@@ -27,7 +27,7 @@ COMMANDS = [
     ["export", "--framework", "torch", "--output", f"{LONG}.py"],
     ["compare", "--engines", "fake", "--data", "synthetic", "--output", LONG],
     ["compare", "--engines", "fake", "--data", "synthetic", "--results", LONG],
-    ["layers", "--engines", "fake", "--data", "synthetic", "--scripts", LONG],
+    ["layers", "--engines", "fake", "--data", "synthetic", "--export", LONG],
 ]
 
 
@@ -40,7 +40,7 @@ def test_a_file_name_that_is_too_long_is_bad_input(
     refused(*command)
 
 
-def test_an_unwritable_scripts_folder_is_rejected_before_layers_are_measured(tmp_path: Path) -> None:
+def test_an_unwritable_export_folder_is_rejected_before_layers_are_measured(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    command = ("layers", "--engines", "fake", "--data", "synthetic", "--scripts", tmp_path / "file" / "folder")
-    assert "choose another folder for --scripts" in refused(*command)
+    command = ("layers", "--engines", "fake", "--data", "synthetic", "--export", tmp_path / "file" / "folder")
+    assert "choose another folder for --export" in refused(*command)

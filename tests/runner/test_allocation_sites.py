@@ -1,4 +1,4 @@
-"""`polybench allocations` with simulated engines: requests, results and exit codes."""
+"""`polybench layers --allocations` with simulated engines: requests, results and exit codes."""
 
 from __future__ import annotations
 
@@ -48,11 +48,38 @@ def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) 
 )
 def test_the_command_prints_one_document_and_has_the_usual_exit_codes(engines: str, code: int) -> None:
     result = CliRunner().invoke(
-        app, ["allocations", "--engines", engines, "--data", "synthetic", "--format", "json", "--devices", "cpu"]
+        app,
+        [
+            "layers",
+            "--allocations",
+            "--engines",
+            engines,
+            "--data",
+            "synthetic",
+            "--format",
+            "json",
+            "--devices",
+            "cpu",
+        ],
     )
     assert result.exit_code == code, result.output
     assert json.loads(result.stdout)["schema"] == "polybench.allocations/2"
 
 
 def test_an_unknown_format_is_bad_input() -> None:
-    assert "unknown format 'svg'" in refused("allocations", "--engines", "fake", "--format", "svg")
+    assert "unknown format 'svg'" in refused("layers", "--allocations", "--engines", "fake", "--format", "svg")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--allocations --processes 2", "--processes: has no effect with --allocations: leave it out"),
+        ("--allocations --no-save", "--no-save: has no effect with --allocations: leave it out"),
+        ("--allocations --expand-blocks", "--expand-blocks: has no effect with --allocations: leave it out"),
+        ("--top 5", "--top: has no effect without --allocations: leave it out"),
+        ("--input pipeline", "--input: has no effect without --allocations: leave it out"),
+        ("--replicas 2", "--replicas: has no effect without --allocations: leave it out"),
+    ],
+)
+def test_an_option_without_effect_is_bad_input(options: str, message: str) -> None:
+    assert refused("layers", "--engines", "fake", *options.split()).startswith(message)

@@ -24,8 +24,8 @@ from tests.runner.studies import RecordingProgress
 FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
 
 
-def measured(*engines: str, scripts_folder: Path | None = None, **fields: Any) -> LayersDocument:
-    return run_layers(Study(engines=engines, **(FAST | fields)), NullProgress(), scripts_folder=scripts_folder)
+def measured(*engines: str, export_folder: Path | None = None, **fields: Any) -> LayersDocument:
+    return run_layers(Study(engines=engines, **(FAST | fields)), NullProgress(), export_folder=export_folder)
 
 
 def by_name(document: LayersDocument) -> dict[str, ConfigurationLayers]:
@@ -35,7 +35,7 @@ def by_name(document: LayersDocument) -> dict[str, ConfigurationLayers]:
 def test_a_slow_layer_is_found(tmp_path: Path) -> None:
     document = measured(
         "fake", "faulty+slow_last_layer", "faulty+unavailable", "faulty+crash",
-        scripts_folder=tmp_path / "scripts", processes=3, rounds_per_process=3, steps_per_round=5,
+        export_folder=tmp_path / "programs", processes=3, rounds_per_process=3, steps_per_round=5,
     )  # fmt: skip
     configurations = by_name(document)
     assert configurations["faulty+unavailable/cpu"].status == "unavailable"
@@ -45,7 +45,7 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
     slowdown = slowdown_by_operation(document)[first]
     assert slowdown.configuration == "faulty+slow_last_layer/cpu"
     assert slowdown.seconds == pytest.approx(STEP_SECONDS, rel=0.2)
-    script = (tmp_path / "scripts" / "layer_torch.py").read_text()
+    script = (tmp_path / "programs" / "layer_torch.py").read_text()
     assert "LAYER = nn.Linear(84, 10, bias=True)" in script
     assert 'OPERATION = "weight gradient"' in script
     for configuration in ("fake/cpu", "faulty+slow_last_layer/cpu"):
@@ -70,11 +70,11 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_a_warning_explains_why_no_script_is_written(model: Model, operation: str, hint: str, tmp_path: Path) -> None:
+def test_a_warning_explains_why_no_program_is_written(model: Model, operation: str, hint: str, tmp_path: Path) -> None:
     progress = RecordingProgress()
-    run_layers(slow_lstm(model), progress, scripts_folder=tmp_path)
-    (warning,) = (text for text in progress.warnings if "scripts" in text)
-    assert warning.startswith(f"no scripts for lstm, {operation}, the largest slowdown: ")
+    run_layers(slow_lstm(model), progress, export_folder=tmp_path)
+    (warning,) = (text for text in progress.warnings if "programs" in text)
+    assert warning.startswith(f"no programs for lstm, {operation}, the largest slowdown: ")
     assert warning.endswith(hint)
     assert not any(tmp_path.iterdir())
 
@@ -123,5 +123,5 @@ def test_layers_cannot_be_timed_with_a_pipeline() -> None:
 
 
 def test_programs_of_operations_are_refused_in_bf16(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="--scripts writes programs that compute in float32"):
-        measured("fake", precision=("fp32", "bf16"), scripts_folder=tmp_path)
+    with pytest.raises(BadInput, match="--export writes programs that compute in float32"):
+        measured("fake", precision=("fp32", "bf16"), export_folder=tmp_path)

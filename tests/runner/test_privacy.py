@@ -200,7 +200,7 @@ def test_anonymizing_changes_nothing_else(monkeypatch: pytest.MonkeyPatch) -> No
         ["layers", "--processes", "1", "--rounds-per-process", "2", "--steps-per-round", "5"],
         ["sweep", "--batch-size", "8,16", "--processes", "1", "--rounds-per-process", "1", "--steps-per-round", "5"],
         ["overhead", "--batch-size", "8,16", "--processes", "1", "--rounds-per-process", "1", "--steps-per-round", "5"],
-        ["allocations"],
+        ["layers", "--allocations"],
         ["parity"],
         ["peak", "--batch-size", "8"],
     ],

@@ -42,7 +42,7 @@ PACKAGES = ("Flux", "JSON", "PythonCall", "PrecompileTools")
 INDIRECT = ("JSON", "PrecompileTools")
 """Packages of these that only PolyBench loads, so another package may bring them."""
 SCRIPT_PACKAGES = ("NPZ",)
-"""Packages that only the plain programs need (`polybench export --train`, `layers --scripts`)."""
+"""Packages that only the plain programs need (`polybench export --train`, `layers --export`)."""
 CUDA_PACKAGES = ("CUDA", "cuDNN")
 """Packages for training on CUDA."""
 PACKAGE_BY_VARIANT = {"enzyme": "Enzyme", "lux": "Lux", "mkl": "MKL", "mooncake": "Mooncake", "reactant": "Reactant"}
