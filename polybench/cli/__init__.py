@@ -40,7 +40,6 @@ from polybench.cli.show import show
 from polybench.cli.sweep import sweep
 from polybench.cli.trace import app as trace
 from polybench.cli.versions import versions
-from polybench.cli.watch import watch
 from polybench.errors import EngineUnavailable, PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
 from polybench.plugins import PluginWarning, blame
@@ -74,9 +73,10 @@ def _help(command: Callable[..., None]) -> str:
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (compare, run, sweep, overhead, layers, peak, parity, versions, watch, bisect),
-    "Results": (list_studies, show, diff, history, merge, explain, plot, report, resume),
+    "Measure": (compare, run, sweep, overhead, layers, peak, parity),
+    "Results": (list_studies, show, diff, explain, plot, report, resume),
     "Your own code": (import_model, export),
+    "Versions and machines": (versions, bisect, history, merge),
     "Information and set-up": (engines, models, columns, doctor),
 }
 for _panel, _commands in _PANELS.items():

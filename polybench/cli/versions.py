@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
 from functools import partial
@@ -31,6 +32,7 @@ from polybench.render import check_format, render
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study
 from polybench.schema.study import StudyDocument
+from polybench.storage.summaries import Filters
 
 if TYPE_CHECKING:
     from polybench.runner.versions import Versions
@@ -41,6 +43,8 @@ UNUSED = (
     *("quick", "replicas"),
 )
 """Options of a study that a comparison of versions does not have."""
+_VERSION = "version="
+"""Start of the tag with the version that --since-last measured."""
 OUTPUT_FIELDS = ("columns", "format", "output", "results", "save", "title", "tags", "quiet", "verbose")
 
 PackageOption = Annotated[
@@ -56,10 +60,21 @@ CheckoutOption = Annotated[
 
 @with_options(*(name for name in WORKLOAD | MEASUREMENT if name not in UNUSED), *OUTPUT_FIELDS)
 def versions(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="Release or commit that is the base of the comparison.")],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="Release or commit at the head of a change.")],
     study: Study,
     options: OutputOptions,
+    base: Annotated[
+        str | None, typer.Argument(metavar="BASE", help="Release or commit that is the base of the comparison.")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Argument(metavar="HEAD", help="Release or commit at the head of a change.")
+    ] = None,
+    since_last: Annotated[
+        bool,
+        typer.Option(
+            "--since-last",
+            help="Compare the newest release, or the HEAD of the checkout, with the last good one; for scheduled jobs.",
+        ),
+    ] = False,
     package: PackageOption = None,
     checkout: CheckoutOption = None,
     fail_if: Annotated[
@@ -69,6 +84,7 @@ def versions(
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1. slower=5%: the step of HEAD takes 5% more time, and the interval over"
             " processes excludes 1; also faster=5%. The exit code is 4 if the comparison is inconclusive.",
+            show_default="none; slower=5% with --since-last",
         ),
     ] = None,
 ) -> None:
@@ -76,21 +92,60 @@ def versions(
 
     Installs each into an environment of its own, and measures both in turns, so that drift of the machine cancels.
 
+    With --since-last, the base is the newest version that an earlier call with the same settings measured without
+    meeting --fail-if; at first, it is the version before the newest. Nothing is measured until there is a newer one.
+
     Example: polybench versions main HEAD --checkout . --engines flux --fail-if slower=5%
     """
     from polybench.storage.store import Store, results_folder
 
-    conditions = parse_conditions(fail_if or [])
+    conditions = parse_conditions(fail_if or (["slower=5%"] if since_last else []))
     check_format(options.format)
     parse_columns(options.columns)
     source, study = make_source(study, package, checkout)
-    pair = source.pair(study, base, head)
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
-    document, text = measure_pair(pair, options, store, options.name(NO_METADATA))
+    metadata = options.name(NO_METADATA)
+    if since_last:
+        if base is not None:
+            raise BadInput(f"{base}: --since-last finds both versions: leave it out")
+        if store is None:
+            raise BadInput("--no-save: --since-last finds the last version in saved studies: leave it out")
+        found = _versions_since_last(source, study, store, conditions)
+        if found is None:
+            return
+        base, head, tags = found
+        title = metadata.title or f"{source.subject} {head}"
+        metadata = msgspec.structs.replace(metadata, title=title, tags=(*metadata.tags, *tags))
+    if base is None or head is None:
+        raise BadInput("expected BASE and HEAD, two releases or commits, or --since-last")
+    document, text = measure_pair(source.pair(study, base, head), options, store, metadata)
     message = f"saved; print it again with: polybench show {document.id}"
     code = exit_code(document) or (verdict_code(document, conditions) if conditions else 0)
     print_and_exit(text, options, store, message, code)
+
+
+def _versions_since_last(
+    source: Versions, study: Study, store: Store, conditions: dict[str, float]
+) -> tuple[str, str, tuple[str, str]] | None:
+    """Return the last good version, the newest one, and the tags by which a later call finds their study.
+
+    Returns None, and prints the reason, if the newest version was measured.
+    """
+    request = msgspec.json.encode([source.subject, str(source.checkout and source.checkout.resolve()), study])
+    tag = f"since_last={hashlib.sha256(request).hexdigest()[:12]}"
+    previous, newest = source.newest()
+    saved = [one for one in store.studies(Filters(tags=[tag])) if one.results[-1].is_measured]  # the newest first
+    measured = {_version_of(one): one for one in reversed(saved)}
+    if newest in measured:
+        echo(f"no new version: {newest} was measured in {measured[newest].id}", err=True)
+        return None
+    good = [version for version, one in measured.items() if verdict_code(one, conditions, quiet=True) == 0]
+    return good[-1] if good else previous, newest, (tag, f"{_VERSION}{newest}")
+
+
+def _version_of(study: StudyDocument) -> str:
+    return next(tag.removeprefix(_VERSION) for tag in study.tags if tag.startswith(_VERSION))
 
 
 def measure_pair(

@@ -54,6 +54,7 @@ def test_a_folder_that_is_not_utf8_is_an_error_before_measuring(
                 "Measure": ["│ compare ", "│ peak "],
                 "Results": ["│ list ", "│ resume "],
                 "Your own code": ["│ export ", "│ trace "],
+                "Versions and machines": ["│ versions ", "│ merge "],
                 "Information and set-up": ["│ doctor ", "│ data "],
             },
         ),

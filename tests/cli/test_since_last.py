@@ -1,4 +1,4 @@
-"""`polybench watch`: the newest commit of a real package against the last good one; its steps are simulated."""
+"""`polybench versions --since-last`: the newest commit of a real package against the last good one, simulated."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path)
         "PIP_NO_INDEX": "1",
     }
 
-    def watch() -> tuple[int, list[str], str]:
+    def since_last() -> tuple[int, list[str], str]:
         results = ("--results", tmp_path / "results")
-        command = ["watch", "--checkout", package, *FAST, *results, "--format", "json"]
+        command = ["versions", "--since-last", "--checkout", package, *FAST, *results, "--format", "json"]
         done = subprocess.run(
             [sys.executable, "-m", "polybench", *map(str, command)],
             capture_output=True, text=True, check=False, env=environment, cwd=tmp_path,
@@ -43,18 +43,27 @@ def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path)
         document = json.loads(done.stdout) if done.stdout else {"results": []}
         return done.returncode, [result["environment"] for result in document["results"]], done.stderr
 
-    assert watch()[:2] == (0, [first, second])
-    code, measured, message = watch()
+    assert since_last()[:2] == (0, [first, second])
+    code, measured, message = since_last()
     assert (code, measured) == (0, [])
     assert f"no new version: {second}" in message
     slow = commit(package, 1.5)
-    code, measured, message = watch()
+    code, measured, message = since_last()
     assert (code, measured) == (1, [second, slow])
     assert "is slower by" in message
     fixed = commit(package, 1.01)
-    assert watch()[:2] == (0, [second, fixed])  # the slow commit is not the last good one
+    assert since_last()[:2] == (0, [second, fixed])  # the slow commit is not the last good one
+    assert len([*(tmp_path / "results").glob("*.json")]) == 3
 
 
-def test_a_watch_needs_a_package_and_one_engine() -> None:
-    assert "expected either" in refused("watch", "--engines", "fake")
-    assert "expected one engine" in refused("watch", "--engines", "fake,torch", "--package", "torch")
+def test_it_needs_a_package_and_one_engine() -> None:
+    assert "expected either" in refused("versions", "--since-last", "--engines", "fake")
+    assert "expected one engine" in refused("versions", "--since-last", "--engines", "fake,torch", "--package", "torch")
+
+
+def test_the_versions_come_from_saved_studies_or_are_given() -> None:
+    options = ("--engines", "fake", "--package", "torch")
+    assert refused("versions", *options).startswith("expected BASE and HEAD, ")
+    assert refused("versions", "2.12.1", *options).startswith("expected BASE and HEAD, ")
+    assert refused("versions", "2.12.1", "--since-last", *options).startswith("2.12.1: --since-last finds both")
+    assert refused("versions", "--since-last", "--no-save", *options).startswith("--no-save: --since-last finds")
