@@ -26,7 +26,6 @@ from polybench.analysis.history import build_history
 from polybench.analysis.merge import merge
 from polybench.cli import app
 from polybench.data import cifar10, image_folder, synthetic
-from polybench.data.cifar10 import read_pickle
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, PolybenchError
 from polybench.figures import FIGURES, draw
 from polybench.html_report import StudySection, render_report
@@ -235,33 +234,15 @@ def study(data: bytes) -> None:
         parse(data.decode("utf-8", "replace"), "study.toml")
 
 
-def pickled(data: bytes) -> None:
-    """Read a file of CIFAR-10's Python version."""
-    with contextlib.suppress(ValueError):
-        read_pickle(io.BytesIO(data), len(data))
-
-
-def archive(data: bytes) -> None:
-    """Read an archive of CIFAR-10."""
-    _FOLDER.mkdir(exist_ok=True)
-    path = _FOLDER / "archive.tar.gz"
-    path.write_bytes(data)
+def records(data: bytes) -> None:
+    """Read a folder of CIFAR-10's binary version."""
+    folder = _FOLDER / "cifar10"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in cifar10.FILES["train"]:
+        (folder / f"{name}.bin").write_bytes(data)
     with contextlib.suppress(BadInput):
-        for _ in cifar10.read(path, "train"):
+        for _ in cifar10.read(folder, "train"):
             pass
-
-
-def unpacked(data: bytes) -> None:
-    """Read the content of an archive, because few random inputs pass gzip's checksum."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        for name in [
-            f"{cifar10.ARCHIVES['binary'].folder}/{name}.bin" for names in cifar10.FILES.values() for name in names
-        ]:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    archive(stream.getvalue())
 
 
 def image(data: bytes) -> None:
@@ -418,7 +399,7 @@ def _pack(entries: Sequence[tuple[str, bytes]]) -> bytes:
 
 _TARGETS = (
     document, edited_document, checkpoint, edited_checkpoint, cached_check, edited_cached_check,
-    study, network, trace, edited_trace, pickled, archive, unpacked, image, message, options,
+    study, network, trace, edited_trace, records, image, message, options,
 )  # fmt: skip
 TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in _TARGETS}
 
@@ -506,9 +487,7 @@ def seeds() -> dict[str, list[bytes]]:
         "study": [text.encode(), _toml(whole["study"]), b"[sweep]\nthreads = [1, 2]\n"],
         "trace": [_recorded()],
         "edited_trace": [bytes([2 * kind, kind, kind, *range(7)]) * 2 for kind in range(12)],
-        "pickled": [_pickle()],
-        "archive": [_archive()],
-        "unpacked": [b"\x03" + bytes(3072), bytes(3073 * 2)],
+        "records": [b"\x03" + bytes(3072), bytes(3073 * 2)],
         "image": _images(),
         "message": [b'{"type":"block_measured","step_times":[0.1],"steps_per_value":1,"peak_rss_bytes":1}\n'],
         "options": [
@@ -521,22 +500,6 @@ def seeds() -> dict[str, list[bytes]]:
 
 def _toml(text: Any) -> bytes:
     return str(text).encode()
-
-
-def _pickle() -> bytes:
-    import pickle
-
-    return pickle.dumps({b"labels": [1, 2], b"data": [b"x" * 3072]}, 2)
-
-
-def _archive() -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        for name in (*cifar10.FILES["train"], *cifar10.FILES["test"]):
-            info = tarfile.TarInfo(f"{cifar10.ARCHIVES['binary'].folder}/{name}.bin")
-            info.size = 3073
-            tar.addfile(info, io.BytesIO(bytes(3073)))
-    return stream.getvalue()
 
 
 def _images() -> list[bytes]:

@@ -238,7 +238,7 @@ def _read_published(name: DatasetName, source: Path, scratch: Path, split: Split
         return _collect(name, str(source), reviews, file, inputs.shape, dtype=np.int32)
     images = (mnist if name == "mnist" else cifar10).read(source, split)
     found = _collect(name, str(source), images, file, inputs.shape)
-    return found._replace(is_official=name != "cifar10" or cifar10.is_official_archive(source, split))
+    return found._replace(is_official=name != "cifar10" or cifar10.is_official(source, split))
 
 
 def _make_synthetic(seed: int, scratch: Path, split: Split, inputs: _Inputs) -> Dataset:

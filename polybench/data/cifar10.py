@@ -8,33 +8,27 @@ Pixels are red, green, blue planes in row order, which is NCHW. The official fil
 smaller files are accepted if the training files have equally many.
 https://www.cs.toronto.edu/~kriz/cifar.html
 
-A pickle is a program. Those of the python version were written by Python 2 and need four names. Each name resolves
-to a placeholder that only stores its arguments; every other name is rejected, so a pickle cannot call anything.
+A pickle is a program, and a small archive can unpack to terabytes. So polybench opens an archive or a pickle only if
+its checksum is that of the official one. Binary files of a folder are plain bytes: those of other images are read.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import hashlib
-import io
 import pickle
-import pickletools
 import shutil
 import sys
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator
-from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
-from polybench.data.disk import check_free_space, exists, is_file, only_process, open_regular_file
+from polybench.data.disk import check_free_space, exists, is_file, only_process, open_regular_file, read_regular_file
 from polybench.errors import BadInput
 
 Version = Literal["binary", "python"]
@@ -85,7 +79,6 @@ _OFFICIAL_FILES = {
 
 _RECORD = 1 + IMAGE_BYTES
 _OFFICIAL_BYTES = 10_000 * _RECORD
-_READ_BYTES = 1 << 20
 
 _UNPACKED = ".fetch-"
 """Start of the name of a temporary folder."""
@@ -94,23 +87,16 @@ _FETCHED_BYTES = 360_000_000
 _TIMEOUT_SECONDS = 30
 
 _MAX_FILE_BYTES = 64 << 20
-"""The official files have 31 MB; files rewritten by Python 3 have twice that, since its protocol 2 lacks bytes."""
-_MAX_UNPACKED_BYTES, _MAX_MEMBERS = 1 << 30, 1000
-"""The official archives have 184 MB and 9 members."""
-_MAX_PICKLE_OPERATIONS = 1_000_000
-"""A file of this content has 30,000 (one per label, two per name), or 90,000 if Python 3 wrote it."""
-_MAX_MEMO_INDEX = 1 << 20
-"""Python allocates as many memo entries as the largest index in a pickle."""
+"""The official files have 31 MB."""
 
 
-class _Member(NamedTuple):
-    """A file of the data set: `name` without `.bin`, `location` for messages, `size` in bytes."""
+class _File(NamedTuple):
+    """A file's name without `.bin`, its `location` for messages, pixels (n, 3072), labels (n,)."""
 
     name: str
-    binary: bool
     location: str
-    size: int
-    content: IO[bytes]
+    pixels: Pixels
+    labels: Pixels
 
 
 def locate(path: Path) -> Path | None:
@@ -129,42 +115,21 @@ def read(source: Path, split: Split) -> Iterator[Chunk]:
     """Yield the images of one split of a source that `locate` found, in chunks, in the order of the archive's files.
 
     Raises:
-        BadInput: a file is missing, truncated, damaged or not CIFAR-10; the message names it.
+        BadInput: a file is missing, truncated, damaged or not CIFAR-10, or an archive or a pickle is not the official
+            one; the message names it.
     """
-    with _reported(source):
-        members = _folder_members if source.is_dir() else _archive_members
-        yield from _chunks(members(source, FILES[split]), FILES[split], source)
-
-
-@contextlib.contextmanager
-def _reported(source: Path) -> Iterator[None]:
-    """Raise BadInput for a source that cannot be read."""
+    read_files = _read_folder if source.is_dir() else _read_archive
     try:
-        yield
-    except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
-        raise BadInput(f"{source} is truncated, damaged or not a .tar.gz archive ({error}); {HINT}") from error
+        yield from _chunks(read_files(source, FILES[split]), FILES[split], source)
     except OSError as error:
-        raise BadInput(f"cannot read {source}: {error.strerror or error}; {HINT}") from error
+        raise BadInput(f"cannot read {error.filename or source}: {error.strerror or error}; {HINT}") from error
 
 
-def is_official_archive(source: Path, split: Split) -> bool:
-    """Return True if the files of this split are, bit for bit, the published ones.
-
-    An archive is compared as a whole, since its members are not unpacked.
-    """
-    if source.is_file():
-        return _digest(source, "sha256") in {published.sha256 for published in ARCHIVES.values()}
-    for name in FILES[split]:
-        binary, python = source / f"{name}.bin", source / name
-        path = binary if binary.is_file() else python
-        if _digest(path, partial(hashlib.md5, usedforsecurity=False)) not in _OFFICIAL_FILES[name]:
-            return False
-    return True
-
-
-def _digest(path: Path, algorithm: Any) -> str:
-    with open_regular_file(path) as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
+def is_official(source: Path, split: Split) -> bool:
+    """Return True if the files of this split, which `read` has accepted, are bit for bit the published ones."""
+    if not _is_binary_folder(source):
+        return True  # `read` refuses all others
+    return all(_md5((source / f"{name}.bin").read_bytes()) == _OFFICIAL_FILES[name][0] for name in FILES[split])
 
 
 class VerifiedArchive(NamedTuple):
@@ -182,7 +147,7 @@ def verify(path: Path) -> VerifiedArchive:
         raise BadInput(f"CIFAR-10 not found in {path}; {HINT}")
     splits: tuple[Split, ...] = ("train", "test")
     images = {split: sum(len(chunk.labels) for chunk in read(source, split)) for split in splits}
-    return VerifiedArchive(source, images, all(is_official_archive(source, split) for split in splits))
+    return VerifiedArchive(source, images, all(is_official(source, split) for split in splits))
 
 
 def fetch(version: Version, folder: Path) -> Path:
@@ -202,20 +167,11 @@ def fetch(version: Version, folder: Path) -> Path:
                 shutil.rmtree(left, ignore_errors=True)
             # The temporary folder is next to the target, so that the rename stays on one disk.
             with tempfile.TemporaryDirectory(dir=folder, prefix=_UNPACKED) as unpacked:
-                _unpack(_download(published, folder), Path(unpacked), target.name)
+                with tarfile.open(_download(published, folder)) as archive:
+                    archive.extractall(unpacked, filter="data")
+                verify(Path(unpacked))
                 (Path(unpacked) / target.name).rename(target)
     return target
-
-
-def _unpack(archive: Path, folder: Path, name: str) -> None:
-    """Unpack the files of the archive's only folder, and read them; raise BadInput if it contains anything else."""
-    with _reported(archive):
-        for tar, info in _tar_members(archive):
-            if PurePosixPath(info.name).parent == PurePosixPath(name) and info.isreg() and info.size <= _MAX_FILE_BYTES:
-                tar.extract(info, folder, filter="data")
-            elif info.name != name or not info.isdir():
-                raise tarfile.TarError(f"unexpected {info.name!r}")
-    verify(folder / name)
 
 
 def _download(published: PublishedArchive, folder: Path) -> Path:
@@ -236,184 +192,86 @@ def _download(published: PublishedArchive, folder: Path) -> Path:
         problem = f"cannot download {url} ({type(error).__name__}): check the network"
         raise BadInput(f"{problem}, or {manual_hint}") from error
     except ValueError as error:  # after OSError: an invalid proxy URL raises an error of both types
-        raise BadInput(f"the file from {url} is not CIFAR-10 (wrong SHA-256); try again, or {manual_hint}") from error
+        raise BadInput(f"the file from {url} is not CIFAR-10 ({error}); try again, or {manual_hint}") from error
 
 
-def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) -> Iterator[Chunk]:
+def _chunks(files: Iterator[_File], names: tuple[str, ...], source: Path) -> Iterator[Chunk]:
     locations: dict[str, tuple[str, int]] = {}
-    for member in members:
-        if member.name in locations:
-            raise BadInput(f"{member.location}: duplicate file; {HINT}")
-        pixels, labels = _read_binary(member) if member.binary else _read_python(member)
+    for name, location, pixels, labels in files:
         count = len(labels)
         for place, expected in locations.values():  # an image's index follows from the count
             if count != expected:
-                (fewer, short), (more, full) = sorted(((member.location, count), (place, expected)), key=itemgetter(1))
+                (fewer, short), (more, full) = sorted(((location, count), (place, expected)), key=itemgetter(1))
                 raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {HINT}")
-        locations[member.name] = (member.location, count)
+        locations[name] = (location, count)
         wrong = np.flatnonzero(labels >= CLASSES)
         if wrong.size:
             raise BadInput(
-                f"{member.location} is damaged or not CIFAR-10: record {wrong[0]} has label"
+                f"{location} is damaged or not CIFAR-10: record {wrong[0]} has label"
                 f" {labels[wrong[0]]}, labels are 0 to {CLASSES - 1}; {HINT}"
             )
-        yield Chunk(files.index(member.name) * count, pixels.reshape(-1, *IMAGE_SHAPE), labels)
-    missing = [name for name in files if name not in locations]
+        yield Chunk(names.index(name) * count, pixels.reshape(-1, *IMAGE_SHAPE), labels)
+    missing = [name for name in names if name not in locations]
     if missing:
-        names = ", ".join(missing)
-        raise BadInput(f"{source} is not CIFAR-10, or incomplete: {names} missing; {HINT}")
+        raise BadInput(f"{source} is not CIFAR-10, or incomplete: {', '.join(missing)} missing; {HINT}")
 
 
-def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
-    binary = any(folder.glob("data_batch_*.bin"))
-    for name in files:
+def _is_binary_folder(source: Path) -> bool:
+    return any(source.glob("data_batch_*.bin"))
+
+
+def _read_folder(folder: Path, names: tuple[str, ...]) -> Iterator[_File]:
+    binary = _is_binary_folder(folder)
+    for name in names:
         path = folder / (f"{name}.bin" if binary else name)
         if path.is_file():
-            with open_regular_file(path) as content:
-                yield _Member(name, binary, str(path), path.stat().st_size, content)
+            content = read_regular_file(path, _MAX_FILE_BYTES)
+            if not binary and _md5(content) != (expected := _OFFICIAL_FILES[name][1]):
+                raise BadInput(
+                    f"{path} is not CIFAR-10's official {name}, and polybench opens no other pickle: its MD5 is"
+                    f" {_md5(content)}, expected {expected}; {HINT}, and other images are read from a folder in the"
+                    " binary format"
+                )
+            yield _File(name, str(path), *(_parse_binary(content, path) if binary else _parse_pickle(content)))
 
 
-def _archive_members(archive: Path, files: tuple[str, ...]) -> Iterator[_Member]:
-    """Yield members from start to end without extracting them, so that their names can do no harm."""
-    for tar, info in _tar_members(archive):
-        path = PurePosixPath(info.name)
-        content = tar.extractfile(info) if info.isfile() else None
-        if content and path.suffix in ("", ".bin") and path.stem in files:
-            location = f"{archive}: {info.name}"
-            with content:
-                yield _Member(path.stem, path.suffix == ".bin", location, info.size, content)
+def _read_archive(archive: Path, names: tuple[str, ...]) -> Iterator[_File]:
+    with open_regular_file(archive) as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found not in {published.sha256 for published in ARCHIVES.values()}:
+            alike = [published for published in ARCHIVES.values() if published.name == archive.name]
+            expected = " or ".join(f"{one.sha256} ({one.name})" for one in alike or ARCHIVES.values())
+            raise BadInput(
+                f"{archive} is not an official archive of CIFAR-10, and polybench opens no other: its SHA-256 is"
+                f" {found}, expected {expected}; {HINT}, and other images are read from a folder in the binary format"
+            )
+        file.seek(0)
+        with tarfile.open(fileobj=file) as tar:
+            for info in tar:
+                path = PurePosixPath(info.name)
+                member = tar.extractfile(info) if path.stem in names else None
+                if member is not None:
+                    content, location = member.read(), f"{archive}: {info.name}"
+                    arrays = _parse_pickle(content) if path.suffix == "" else _parse_binary(content, location)
+                    yield _File(path.stem, location, *arrays)
 
 
-class _BoundedGzip(gzip.GzipFile):
-    """Unpacks no more than a few times the published files, since a small archive can unpack to terabytes."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        self._check(self.tell() + (-1 if size is None else size))
-        return super().read(size)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._check(offset)
-        return super().seek(offset, whence)
-
-    def _check(self, end: int) -> None:
-        if end > _MAX_UNPACKED_BYTES:
-            raise gzip.BadGzipFile(f"it unpacks to more than {_MAX_UNPACKED_BYTES >> 20} MiB")
-
-
-def _tar_members(archive: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Yield the members of a .tar.gz archive from start to end, each to be read before the next one."""
-    with _BoundedGzip(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
-        for number, info in enumerate(tar, 1):
-            if number > _MAX_MEMBERS:
-                raise tarfile.TarError(f"it has more than {_MAX_MEMBERS} members")
-            yield tar, info
-        # The checksum is at the very end.
-        while stream.read(_READ_BYTES):
-            pass
-
-
-def _read_binary(member: _Member) -> tuple[Pixels, Pixels]:
+def _parse_binary(content: bytes, location: object) -> tuple[Pixels, Pixels]:
     """Return pixels (n, 3072) and labels (n,)."""
-    if member.size % _RECORD or not 0 < member.size <= _MAX_FILE_BYTES:
+    if len(content) % _RECORD or not content:
         raise BadInput(
-            f"{member.location} is truncated or not CIFAR-10: {member.size} bytes, expected"
+            f"{location} is truncated or not CIFAR-10: {len(content)} bytes, expected"
             f" {_OFFICIAL_BYTES} (records of {_RECORD}); {HINT}"
         )
-    content = member.content.read(member.size)
-    if len(content) < member.size:
-        raise BadInput(f"{member.location} is truncated: {len(content)} bytes, expected {member.size}; {HINT}")
     records = np.frombuffer(content, np.uint8).reshape(-1, _RECORD)
     return records[:, 1:], records[:, 0]
 
 
-def _read_python(member: _Member) -> tuple[Pixels, Pixels]:
-    try:
-        return read_pickle(member.content, member.size)
-    except ValueError as error:
-        raise BadInput(f"{member.location} is truncated or not CIFAR-10: {error}; {HINT}") from error
+def _parse_pickle(content: bytes) -> tuple[Pixels, Pixels]:
+    """Return pixels (n, 3072) and labels (n,) of an official file of the python version."""
+    batch = pickle.loads(content, encoding="bytes")  # its checksum is the official one
+    return batch[b"data"], np.array(batch[b"labels"], np.uint8)
 
 
-class _PickleRef:
-    """Stores the arguments and the state of an object that the pickle builds."""
-
-    state: Any = None
-
-    def __init__(self, *arguments: Any) -> None:
-        self.arguments = arguments
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class _Array(_PickleRef): ...
-
-
-class _Dtype(_PickleRef): ...
-
-
-def _encode(text: str, codec: str) -> bytes:
-    if codec not in ("latin1", b"latin1"):
-        raise pickle.UnpicklingError(f"unexpected encoding {codec!r}")
-    return text.encode("latin1")
-
-
-_ALLOWED_NAMES = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _encode,
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED_NAMES:
-            raise pickle.UnpicklingError(f"it refers to {module}.{name}")
-        return _ALLOWED_NAMES[module, name]
-
-
-def read_pickle(content: IO[bytes], size: int) -> tuple[Pixels, Pixels]:
-    """Return pixels (n, 3072) and labels (n,) of one file of `size` bytes.
-
-    Raises ValueError if it is not a pickle, refers to an unexpected name, or is not a batch of CIFAR-10.
-    """
-    if size > _MAX_FILE_BYTES:
-        raise ValueError(f"{size} bytes, expected about 31 million")
-    try:
-        raw = content.read(_MAX_FILE_BYTES)
-        _reject_bombs(raw)
-        batch = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle raises nearly anything
-        raise ValueError(f"its pickle cannot be read ({error})") from error
-    if not isinstance(batch, dict):
-        raise ValueError("its pickle is not a dictionary")
-    # Keys are bytes if Python 2 wrote them, text if Python 3 did.
-    fields = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
-    pixels, labels = _pixels(fields.get("data")), fields.get("labels")
-    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
-        raise ValueError("`labels` is not a list of small integers")
-    if len(labels) != len(pixels) or not labels:
-        raise ValueError(f"{len(pixels)} images, {len(labels)} labels")
-    return pixels, np.array(labels, np.uint8)
-
-
-def _reject_bombs(raw: bytes) -> None:
-    """Raise if unpickling would take far more memory than the pickle has bytes."""
-    for number, (operation, argument, _) in enumerate(pickletools.genops(raw)):
-        if number >= _MAX_PICKLE_OPERATIONS:
-            raise pickle.UnpicklingError(f"more than {_MAX_PICKLE_OPERATIONS:,} operations")
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > _MAX_MEMO_INDEX:
-            raise pickle.UnpicklingError(f"a memo index of {argument:,}")
-
-
-def _pixels(array: Any) -> Pixels:
-    """Return the content of a pickled array (n, 3072) with state (version, shape, dtype, Fortran order,
-    bytes).
-    """
-    match array:
-        case _Array(
-            state=(int(), (int(), int(columns)), _Dtype(arguments=("u1" | b"u1", *_)), False | 0, bytes(raw))
-        ) if columns == IMAGE_BYTES and len(raw) % IMAGE_BYTES == 0:
-            return np.frombuffer(raw, np.uint8).reshape(-1, IMAGE_BYTES)
-    raise ValueError(f"`data` is not a uint8 array of shape (n, {IMAGE_BYTES})")
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

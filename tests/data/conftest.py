@@ -35,7 +35,7 @@ class SmallCifar(NamedTuple):
         images, labels = self.part(name)
         return np.hstack([labels[:, None], images.reshape(PER_FILE, -1)]).tobytes()
 
-    def python_file(self, name: str, protocol: int = 2) -> bytes:
+    def python_file(self, name: str) -> bytes:
         images, labels = self.part(name)
         batch = {
             b"batch_label": b"training batch",
@@ -43,7 +43,7 @@ class SmallCifar(NamedTuple):
             b"data": images.reshape(PER_FILE, -1),
             b"filenames": [b"a.png"] * PER_FILE,
         }
-        return pickle.dumps(batch, protocol)
+        return pickle.dumps(batch, 2)
 
     def binary_folder(self) -> Path:
         return self._folder("cifar-10-batches-bin", {f"{name}.bin": self.binary_file(name) for name in NAMES})
