@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Unpack, overload
 
@@ -139,7 +138,7 @@ def compare(
     if on is None:
         if machines is not None or upload:
             raise BadInput('machines and upload require `on`, for example on="ray://HOST:PORT"')
-        header = new_header(sys.argv)
+        header = new_header()
         return StudyResult(
             run_study(study, progress_display, store=None, header=header, strict=strict, parity_check=check)
         )
@@ -158,7 +157,7 @@ def parity(
     The arguments are those of `compare`.
     """
     study, progress_display = build_study(options), make_progress(progress)
-    header = new_header(sys.argv)
+    header = new_header()
     return ParityResult(
         run_study(study, progress_display, store=None, header=header, strict=strict, parity_check="only")
     )
@@ -189,7 +188,7 @@ def layers(
         run_layers(
             study.quick() if quick else study,
             make_progress(progress),
-            header=new_header(sys.argv),
+            header=new_header(),
             strict=strict,
             expand_blocks=expand_blocks,
             only_layer=only_layer,
@@ -213,9 +212,9 @@ def sweep(
     """
     study = build_study(options)
     spec = SweepSpec(study.quick() if quick else study, axes)
-    outcome = run_sweep(spec, make_progress(progress), store=None, argv=sys.argv)
+    outcome = run_sweep(spec, make_progress(progress), store=None)
     studies = [(one.point.values, one.document) for one in outcome.finished]
-    return SweepResult(summarize_sweep(axes, studies, sys.argv, usable_threads()))
+    return SweepResult(summarize_sweep(axes, studies, [], usable_threads()))
 
 
 def overhead(
@@ -233,9 +232,9 @@ def overhead(
         raise BadInput("overhead requires two or more batch sizes, for example [8, 128]")
     study = build_study(options)
     spec = SweepSpec(study.quick() if quick else study, {"batch_size": batch_sizes}, "overhead")
-    outcome = run_sweep(spec, make_progress(progress), store=None, argv=sys.argv)
+    outcome = run_sweep(spec, make_progress(progress), store=None)
     documents = {one.point.values["batch_size"]: one.document for one in outcome.finished}
-    return OverheadResult(summarize_overhead(documents, sys.argv, batch_sizes))
+    return OverheadResult(summarize_overhead(documents, [], batch_sizes))
 
 
 def peak(
@@ -253,6 +252,4 @@ def peak(
         options: of `Study`: engines, devices, precision, threads, malloc, pin_cpus, model, batch_size,
             budget.
     """
-    return PeakResult(
-        run_peak(build_study(options), make_progress(progress), argv=sys.argv, quick=quick, remeasure=remeasure)
-    )
+    return PeakResult(run_peak(build_study(options), make_progress(progress), quick=quick, remeasure=remeasure))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Required, TypedDict
@@ -56,7 +55,7 @@ class MachinesResult(MergeResult):
 def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
     """Measure on every machine."""
     saved = Store(results_folder(None)).summaries()
-    cluster_result = run_on_cluster(run, progress, store=None, header=new_header(sys.argv))
+    cluster_result = run_on_cluster(run, progress, store=None, header=new_header())
     documents = {one.label: one.document for one in cluster_result.machines if one.document is not None}
     for label, document in documents.items():
         document.machine_label = label  # even if it is the only machine

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from polybench.cli.bisect import bisect
 from polybench.cli.columns import columns
@@ -28,7 +28,7 @@ from polybench.cli.layers import layers
 from polybench.cli.list import list_studies
 from polybench.cli.merge import merge
 from polybench.cli.models import models
-from polybench.cli.output import echo, flush_stdout, prepare_streams
+from polybench.cli.output import command_line, echo, flush_stdout, prepare_streams
 from polybench.cli.overhead import overhead
 from polybench.cli.parity import parity
 from polybench.cli.peak import peak
@@ -57,7 +57,16 @@ class _Command(TyperCommand):
         return params
 
 
+class _Program(TyperGroup):
+    """The program, which remembers its command line for the documents."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        command_line(args)
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Program,
     help="Train the identical network in Flux, PyTorch, TensorFlow, JAX and Keras, and compare their speed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -166,7 +175,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
 
 
 def _print_bug(_: type[BaseException], error: BaseException, __: object) -> None:
-    """Print the traceback of a bug in polybench without secrets, or one line for a bug in another package."""
+    """Print the traceback of a bug in polybench, or one line for a bug in another package."""
     message = blame(error)
     echo(f"error: {message}\n" if message else "".join(traceback.format_exception(error)), err=True, nl=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -15,6 +14,7 @@ from polybench.cli.options import MEASUREMENT_PANEL
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
+    command_line,
     echo,
     exit_code,
     print_and_exit,
@@ -98,7 +98,7 @@ def run_on_cluster(
         strict=strict,
         parity_check="all" if recheck else "new",
     )
-    header = new_header(sys.argv[1:], options.name(metadata), anonymous=options.anonymous)
+    header = new_header(command_line(), options.name(metadata), anonymous=options.anonymous)
     _execute(partial(run_on_cluster, cluster_run, header=header), cluster_run, options)
 
 

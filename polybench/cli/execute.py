@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +11,7 @@ from polybench.cli.live import progress_on_stderr
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
+    command_line,
     echo,
     exit_code,
     interrupted_hint,
@@ -49,7 +49,7 @@ def execute(
     measure = partial(
         run_study,
         study,
-        header=new_header(sys.argv[1:], options.name(metadata), anonymous=options.anonymous),
+        header=new_header(command_line(), options.name(metadata), anonymous=options.anonymous),
         strict=strict,
         parity_check="only" if parity_only else "all" if recheck else "new",
     )
@@ -124,9 +124,11 @@ def run_and_render(
         with make_progress(repeats_warnings=repeats_warnings) as progress:
             result = measure(progress, store=store)
         progress.flush_warnings(result.warnings)
+        if not options.quiet:
+            _print_log_tails(result)
         if options.explain:
             with make_progress() as progress:  # the table does not repeat the warnings of the explanation
-                explained = explain_study(result, store, progress, sys.argv[1:], requested)
+                explained = explain_study(result, store, progress, command_line(), requested)
         line = width(options.output)
         text = render(
             result,
@@ -168,3 +170,17 @@ def _describe_measurement(study: Study) -> str:
     rounds, steps = study.rounds_per_process or "by speed", study.steps_per_round or "by speed"
     trainings = f"; then trainings of at most {units.plural(max_epochs(study), 'epoch')}" if does_train(study) else ""
     return f"rounds per process: {rounds}, steps per round: {steps}{trainings}"
+
+
+def _print_log_tails(study: StudyDocument) -> None:
+    """Print the last output of failed workers: it helps to see it at once, but it may contain anything, so that no
+    document records it.
+    """
+    from pathlib import Path
+
+    from polybench.protocol.process import last_log_lines
+
+    for result in study.results:
+        if result.status == "failed" and result.log_path is not None:
+            for line in last_log_lines(Path(result.log_path)):
+                echo(f"{result.configuration}: {line}", err=True)

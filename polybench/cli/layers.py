@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from polybench.cli.options import (
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
+    command_line,
     echo,
     interrupted_hint,
     layers_exit_code,
@@ -139,7 +139,7 @@ def layers(
                 study.quick() if quick else study,
                 progress,
                 store=store,
-                header=new_header(sys.argv[1:], anonymous=options.anonymous),
+                header=new_header(command_line(), anonymous=options.anonymous),
                 strict=strict,
                 expand_blocks=expand_blocks,
                 only_layer=only_layer,

@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 Document = TypeVar("Document", bound="AnyDocument")
 
 
+_parsed: list[str] = []
+
+
+def command_line(arguments: Sequence[str] | None = None) -> list[str]:
+    """Return the arguments that polybench parses, never those of a program that calls it; set them first, if given."""
+    if arguments is not None:
+        _parsed[:] = arguments
+    return [*_parsed]
+
+
 class OutputOptions(NamedTuple):
     """The options of the help panel "Output"."""
 
@@ -180,11 +190,10 @@ DOCUMENT_HELP = "Document: an ID, a unique prefix, `last`, `sweep-last` or `over
 
 
 def anonymize_if_requested(document: Document, options: OutputOptions) -> Document:
-    """Remove host name, user and folders from a document if --anonymous is given."""
+    """Return the document without names and paths if --anonymous is given."""
     from polybench.storage.anonymize import anonymize
-    from polybench.storage.store import results_folder
 
-    return anonymize(document, results_folder(options.results)) if options.anonymous else document
+    return anonymize(document) if options.anonymous else document
 
 
 _FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -23,6 +22,7 @@ from polybench.cli.options import (
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
+    command_line,
     echo,
     exit_code,
     print_and_exit,
@@ -132,7 +132,7 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
 
     if not resume:
         spec = spec._replace(study_file=options.name(spec.study_file))
-        _execute(partial(run_sweep, spec, argv=sys.argv[1:], anonymous=options.anonymous), options)
+        _execute(partial(run_sweep, spec, argv=command_line(), anonymous=options.anonymous), options)
     selection = select_sweep(spec.axes, spec.command)
     resume_sweep_by_id(find_checkpoint(spec.study, options, SweepCheckpoint, selection), options)
 
@@ -182,15 +182,16 @@ def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
     from polybench.results.sweep import build_overhead_document, build_sweep_document
     from polybench.storage.anonymize import anonymize, is_anonymized
 
-    argv, (_, axes, kind, metadata) = outcome.argv, outcome.spec
+    _, axes, kind, metadata = outcome.spec
     studies = [(result.point.values, result.document) for result in outcome.finished]
-    document: SweepDocument | OverheadDocument
+    argv = outcome.argv
+    if any(is_anonymized(study.host) for _, study in studies):  # some may have been measured without --anonymous
+        studies = [(values, one if is_anonymized(one.host) else anonymize(one)) for values, one in studies]
+        argv = []
     if kind == "overhead":
         by_size = {values["batch_size"]: study for values, study in studies}
-        document = build_overhead_document(by_size, argv, axes["batch_size"], metadata)
-    else:
-        document = build_sweep_document(axes, studies, argv, usable_threads(), metadata)
-    return anonymize(document) if any(is_anonymized(study.host) for _, study in studies) else document
+        return build_overhead_document(by_size, argv, axes["batch_size"], metadata)
+    return build_sweep_document(axes, studies, argv, usable_threads(), metadata)
 
 
 def _exit_code(documents: Sequence[StudyDocument]) -> int:

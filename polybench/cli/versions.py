@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ from polybench.cli.options import MEASUREMENT, WORKLOAD, with_options
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
+    command_line,
     echo,
     exit_code,
     parse_columns,
@@ -156,7 +156,7 @@ def measure_pair(
     from polybench.runner.study import run_study
 
     columns = parse_columns(options.columns)
-    header = new_header(sys.argv[1:], metadata)
+    header = new_header(command_line(), metadata)
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     with interrupts.defer_signals():
         with make_progress(repeats_warnings=repeats_warnings_of(options)) as progress:

@@ -34,7 +34,7 @@ from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.units import plural
-from polybench.storage.anonymize import UNKNOWN_HOST, anonymize, is_anonymized, scrub_text
+from polybench.storage.anonymize import OMITTED, anonymize, anonymize_study, is_anonymized
 from polybench.storage.store import Store
 
 _MAX_STARTS = 3
@@ -123,9 +123,10 @@ class MachineRun:
         self.failure: str | None = None
         self.warning: str | None = None
         self.starts, self.is_incomparable = 0, False
-        self._study = study_toml(group.study(cluster.run.study))
-        self._label = group.label if len(cluster.run.groups) > 1 else None
         self._anonymous, self._loss_text = cluster.header.anonymous, ""
+        study = study_toml(group.study(cluster.run.study))
+        self._study = anonymize_study(study) if self._anonymous else study
+        self._label = group.label if len(cluster.run.groups) > 1 else None
         self._hint = f"polybench resume {cluster.header.id}" if can_resume else None
         self._store, self._checkpoints = store, CheckpointStore(store.folder)
 
@@ -166,19 +167,16 @@ class MachineRun:
         results = self.document.results if self.document else []
         process_runs = max((len(result.nested_step_times) for result in results), default=0)
         after = f", after {plural(process_runs, 'process run')}" if process_runs else ""
-        self._loss_text = f"{self._host() or 'its machine'} was lost{after} ({self._scrub(lost.reason)})"
+        self._loss_text = f"{self._public(self.machine_study.hostname or 'its machine')} was lost{after}"
+        self._loss_text += f" ({self._public(lost.reason)})"
 
-    def _host(self) -> str | None:
-        host = self.machine_study.hostname
-        return UNKNOWN_HOST if host and self._anonymous else host
-
-    def _scrub(self, text: str) -> str:
-        """Return the text without private names, if the study is anonymous."""
-        return scrub_text(text, self.machine_study.hostname or "") if self._anonymous else text
+    def _public(self, text: str) -> str:
+        """Return the text, which may name a machine, unless the study is anonymous."""
+        return OMITTED if self._anonymous else text
 
     def fail(self, reason: str, status: Status = "failed") -> None:
         """End the run: unfinished rows get this status and reason."""
-        self.failure = reason = self._scrub(reason)
+        self.failure = reason = reason if status == "interrupted" else self._public(reason)
         if self.document is None or self.document.finished:
             return
         for result in self.document.results:
@@ -190,13 +188,14 @@ class MachineRun:
         """Store a message's content: first the checkpoint, then the document."""
         if self._loss_text:  # the replacement has sent its first document
             part = "the rest" if self.checkpoint else "everything"
-            note = f"{self._loss_text}: {part} was measured on another machine, {self._host()}"
+            replacement = str(self.machine_study.hostname)
+            note = f"{self._loss_text}: {part} was measured on another machine, {self._public(replacement)}"
             self.machine_study.notes.append(note)
             self._loss_text = ""
         self.checkpoint = saved.checkpoint or self.checkpoint
         self.document = document = from_json(saved.document)
         document.id, document.study, document.machine_label = self.machine_study.study_id, self._study, self._label
-        notes = [self._scrub(note) for note in self.machine_study.notes]
+        notes = self.machine_study.notes
         document.warnings += [note for note in notes if note not in document.warnings]
         for result in document.results:
             if result.status == "interrupted":
@@ -218,13 +217,13 @@ class MachineRun:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / Path(name).name).write_bytes(content)
         for result in document.results:
-            if result.log_path is not None:
+            if result.log_path is not None and not self._anonymous:
                 result.log_path = str(folder / Path(result.log_path).name)
 
     def _save(self) -> None:
         assert self.document is not None
-        if self._anonymous:
-            self.document = anonymize(self.document, self._store.folder)
+        if self._anonymous and not is_anonymized(self.document.host):
+            self.document = anonymize(self.document)
         self.warning = self._store.try_to_save(self.document) or self.warning
 
 

@@ -71,7 +71,7 @@ def check_address(target: str, address: str) -> str | None:
         host, port = (host, port) if colon else (port, str(_CLIENT_PORT))
         if not host or "@" in host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
             hint = f"expected ray://HOST:PORT, such as ray://127.0.0.1:{_CLIENT_PORT}"
-            raise BadInput(f"--on {target}: invalid address: {hint}")
+            raise BadInput(f"--on: invalid address: {hint}")  # it may contain a password
         hint = f"ray start --head starts a client server at port {_CLIENT_PORT}, or at --ray-client-server-port"
     else:
         from ray._private.services import canonicalize_bootstrap_address

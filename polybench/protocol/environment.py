@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes.util
+import hashlib
 import importlib
 import os
-import re
 from collections.abc import Collection, Mapping
 
 from polybench.engines import ENGINES, EngineSpec
 from polybench.engines.job import PINNED, RANKS
-from polybench.errors import EngineUnavailable, mask
+from polybench.errors import EngineUnavailable
 from polybench.machine import cores
 from polybench.schema.options import Malloc, Pass, Precision
 
@@ -35,7 +35,7 @@ _RESERVED_PREFIXES = (
 )
 """Prefixes of user variables that workers do not inherit, since they affect only some of the engines."""
 
-_RECORDED_PREFIXES = (
+_ENGINE_PREFIXES = (
     # Start of processes, and the search for libraries and modules.
     "LD_AUDIT", "LD_BIND_", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHON",
     # Libraries below the engines.
@@ -46,7 +46,7 @@ _RECORDED_PREFIXES = (
     "AOTI", "AOT_", "ATEN_", "AUTOGRAPH_", "CUTEDSL_", "CUTLASS_", "DISABLE_LLVM_", "DISABLE_PTXAS_", "DTENSOR_",
     "ENABLE_PERSISTENT_", "ENABLE_TEMPLATE_", "ENABLE_TMA_", "FX_", "INDUCTOR_", "JAX", "JULIA", "KERAS_", "KINETO_",
     "LTC_", "MLIR_", "PARTITIONER_", "PJRT_", "PYTORCH_", "QUACK_", "TENSORIFY_", "TORCH", "TRITON_", "XLA_",
-    # A prefix TF_ would include Terraform's TF_VAR_*, which may hold secrets.
+    # A prefix TF_ would include Terraform's TF_VAR_*.
     "TF2_", "TF_AUTOTUNE_", "TF_AUTO_", "TF_BFC_", "TF_CONV2D_", "TF_CPP_", "TF_CPU_", "TF_CUBLAS_", "TF_CUDA_",
     "TF_CUDNN_", "TF_CUFFT_", "TF_DATA_EXPERIMENT_", "TF_DEBUG_", "TF_DETERMINISTIC_", "TF_DEVICE_", "TF_DISABLE_",
     "TF_EAGER_", "TF_ENABLE", "TF_FORCE_", "TF_FP16_", "TF_FUNCTION_", "TF_GPU_", "TF_GRAPH_", "TF_JIT", "TF_MATMUL_",
@@ -54,12 +54,49 @@ _RECORDED_PREFIXES = (
     "TF_PLUGGABLE_", "TF_RUN_", "TF_SET_", "TF_SYNC_", "TF_TRT_", "TF_USE_", "TF_XLA_",
 )  # fmt: skip
 """Prefixes of the variables that engines read: the names in the sources of each framework."""
-_COMPILERS = ("CC", "CXX")
-"""Exact names: the compilers of TorchInductor and Triton."""
-_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS(?!ES)|PWD|AUTH|CRED", re.IGNORECASE)
-"""Names of secrets. The passes of compilers are none."""
-_SWITCH = re.compile("[01]|true|false|yes|no|on|off", re.IGNORECASE)
-"""Values that are never a secret, such as that of JAX_COMPILER_ENABLE_REMAT_PASS."""
+
+_RECORDED = frozenset((
+    # Start of processes, the search for libraries and modules, and compilers.
+    "CC", "CXX", "LD_AUDIT", "LD_BIND_NOW", "LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES",
+    "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONMALLOC", "PYTHONNOUSERSITE",
+    "PYTHONOPTIMIZE", "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_GIL", "PYTHON_JIT",
+    # Allocators and threads.
+    "MALLOC_ARENA_MAX", "MALLOC_ARENA_TEST", "MALLOC_CHECK_", "MALLOC_CONF", "MALLOC_MMAP_MAX_",
+    "MALLOC_MMAP_THRESHOLD_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_",
+    "TCMALLOC_RELEASE_RATE", "THP_MEM_ALLOC_ENABLE", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "KMP_AFFINITY",
+    "KMP_BLOCKTIME", "KMP_DUPLICATE_LIB_OK", "KMP_HW_SUBSET", "KMP_LIBRARY", "KMP_SETTINGS", "KMP_TPAUSE",
+    "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS", "OMP_NESTED", "OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND",
+    "OMP_SCHEDULE", "OMP_STACKSIZE", "OMP_THREAD_LIMIT", "OMP_WAIT_POLICY", "JULIA_EXCLUSIVE", "POLYBENCH_PINNED",
+    # Libraries below the engines.
+    "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_DYNAMIC", "MKL_ENABLE_INSTRUCTIONS", "MKL_NUM_THREADS",
+    "MKL_THREADING_LAYER", "MKL_VERBOSE", "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OPENBLAS_VERBOSE",
+    "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPY_DISABLE_CPU_FEATURES",
+    "ONEDNN_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
+    "ONEDNN_VERBOSE", "DNNL_MAX_CPU_ISA", "DNNL_VERBOSE", "USE_NNPACK", "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_CACHE_DISABLE", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "CUDNN_LOGLEVEL_DBG", "NCCL_ALGO", "NCCL_DEBUG",
+    "NCCL_P2P_DISABLE", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES",
+    # Engines and their compilers.
+    "ATEN_CPU_CAPABILITY", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_JIT",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_SUPPRESS_ERRORS",
+    "TORCHINDUCTOR_COMPILE_THREADS", "TORCHINDUCTOR_CPP_WRAPPER", "TORCHINDUCTOR_CUDAGRAPHS",
+    "TORCHINDUCTOR_DETERMINISTIC", "TORCHINDUCTOR_DISABLED_PASSES", "TORCHINDUCTOR_FREEZING",
+    "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_LAYOUT_OPTIMIZATION", "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "TORCHINDUCTOR_USE_FAST_MATH", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_COMPILE_BACKEND",
+    "TORCH_COMPILE_DISABLE", "TORCH_COMPILE_OVERRIDE_BACKENDS", "TORCH_CUDNN_V8_API_DISABLED", "TRITON_INTERPRET",
+    "TF2_BEHAVIOR", "TF_CPP_MIN_LOG_LEVEL", "TF_CUDNN_USE_AUTOTUNE", "TF_DETERMINISTIC_OPS", "TF_DISABLE_MKL",
+    "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_FUNCTION_JIT_COMPILE_DEFAULT", "TF_GPU_ALLOCATOR",
+    "TF_GPU_THREAD_MODE", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS",
+    "TF_XLA_FLAGS", "KERAS_BACKEND", "KERAS_NNX_ENABLED", "KERAS_TORCH_DEVICE", "JAX_COMPILER_ENABLE_REMAT_PASS",
+    "JAX_CPU_ENABLE_ASYNC_DISPATCH", "JAX_DEBUG_NANS", "JAX_DEFAULT_DEVICE", "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_DISABLE_JIT", "JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_ENABLE_COMPILATION_CACHE", "JAX_ENABLE_X64",
+    "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_THREEFRY_PARTITIONABLE", "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "JULIA_CPU_TARGET", "JULIA_CPU_THREADS", "JULIA_CUDA_HARD_MEMORY_LIMIT", "JULIA_CUDA_MEMORY_POOL",
+    "JULIA_DEPOT_PATH", "JULIA_HEAP_SIZE_HINT", "JULIA_LOAD_PATH", "JULIA_NUM_GC_THREADS", "JULIA_NUM_THREADS",
+    "JULIA_PROJECT",
+))  # fmt: skip
+"""The variables whose values documents record: settings, which hold no secrets. The others have only a common hash."""
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC_PREFIX = "glibc.malloc."
@@ -154,20 +191,33 @@ def inherited_env_vars(user_environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's variables that engines read, except overridden ones; documents record no others."""
+    """Return the user's variables that documents record, except overridden ones."""
+    inherited = _engine_variables(user_environment, worker_variables)
+    return {name: value for name, value in inherited.items() if name in _RECORDED}
+
+
+def unrecorded_env_hash(user_environment: Mapping[str, str], worker_variables: Mapping[str, str]) -> str:
+    """Return one hash of the variables that engines may read and no document records; "" without any.
+
+    Checkpoints and the keys of cached parity checks contain it, so that a change is noticed.
+    """
+    inherited = _engine_variables(user_environment, worker_variables)
+    others = [f"{name}={value}" for name, value in inherited.items() if name not in _RECORDED]
+    return hashlib.sha256("\0".join(others).encode("utf-8", "surrogateescape")).hexdigest() if others else ""
+
+
+def _engine_variables(user_environment: Mapping[str, str], worker_variables: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(inherited_env_vars(user_environment).items())
-        if (name.startswith(_RECORDED_PREFIXES) or name in _COMPILERS)
-        and name not in worker_variables
-        and not _may_be_secret(name, value)
+        if (name in _RECORDED or name.startswith(_ENGINE_PREFIXES)) and name not in worker_variables
     }
 
 
 def overridden_env_vars(
     user_environment: Mapping[str, str], worker_variables: Mapping[str, str]
 ) -> dict[str, tuple[str, str | None]]:
-    """Return the user's variables that a worker does not inherit: the user's value and the worker's, None if unset.
+    """Return the recorded variables that a worker does not inherit: the user's value and the worker's, None if unset.
 
     The GPUs that are hidden from a worker on the CPU are left out.
     """
@@ -175,15 +225,11 @@ def overridden_env_vars(
     return {
         name: (value, worker.get(name))
         for name, value in sorted(user_environment.items())
-        if (name in worker_variables or name.startswith(_RESERVED_PREFIXES))
+        if name in _RECORDED
+        and (name in worker_variables or name.startswith(_RESERVED_PREFIXES))
         and worker.get(name) != value
         and not (name == "CUDA_VISIBLE_DEVICES" and not worker[name])
-        and not _may_be_secret(name, value)
     }
-
-
-def _may_be_secret(name: str, value: str) -> bool:
-    return bool(_SECRET_NAME.search(name) and not _SWITCH.fullmatch(value)) or mask(value) != value
 
 
 def _preload_variables(variants: tuple[str, ...]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from polybench.data.disk import open_without_link
-from polybench.errors import ConfigurationFailed, EngineUnavailable, mask
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine import interrupts, memory
 from polybench.protocol import calls
 from polybench.protocol.calls import Answer, AnswerT, NotAvailable, Request, RequestFailed
@@ -47,7 +47,7 @@ class WorkerProcess:
     """A child process, the requests to it and its answers.
 
     `environment` is added to the user's own. Its standard output and error are appended to `log_path` when it ends.
-    Until then they are in a file without a name, since they may contain secrets, and this process may be killed.
+    Until then they are in a file without a name, so that a large log leaves nothing behind if this process is killed.
     """
 
     def __init__(self, environment: Mapping[str, str], log_path: Path, python: Interpreter = OWN_INTERPRETER) -> None:
@@ -160,7 +160,7 @@ class WorkerProcess:
         return line
 
     def _describe_exit(self) -> str:
-        """Describe how the process ended, with the last lines of its log."""
+        """Describe how the process ended, without its output, which may contain anything."""
         ended = self._wait_for_exit(_GRACE_SECONDS)
         self.kill()
         if not ended:
@@ -172,7 +172,7 @@ class WorkerProcess:
             cause = f"was killed by {signal.Signals(-code).name}"
         else:
             cause = f"exited with code {code}"
-        return "; ".join([f"the worker {cause}", *self.last_log_lines()])
+        return f"the worker {cause}"
 
     def _describe_kill(self) -> str:
         """Describe a SIGKILL; the kernel only counts out-of-memory kills of the whole machine."""
@@ -182,14 +182,6 @@ class WorkerProcess:
         if kills > self._kills_before:
             return "was killed: probably out of memory (SIGKILL, and the kernel's out-of-memory count rose)"
         return "was killed by SIGKILL from another process (the machine was not out of memory)"
-
-    def last_log_lines(self) -> list[str]:
-        """Return the last lines of the worker's log."""
-        lines: list[str] = []
-        with contextlib.suppress(OSError), self.log_path.open("rb") as file:
-            file.seek(max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES))
-            lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-        return [line.strip()[:_MAX_LOG_LINE_CHARACTERS] for line in lines if line.strip()][-_LOG_LINES:]
 
     def close(self) -> None:
         """Ask the worker to end, wait a few seconds, then kill it."""
@@ -221,7 +213,7 @@ class WorkerProcess:
                 setattr(self, name, -1)
 
     def _save_log(self) -> None:
-        """Save the log without secrets, and without its middle if it is too large to read."""
+        """Save the log, without its middle if it is too large to read."""
         with contextlib.suppress(OSError, ValueError), self._log as file:  # ValueError: it is saved
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
@@ -231,7 +223,7 @@ class WorkerProcess:
                 file.seek(size - half)
                 log = log[: half - len(_CUT_MARK)] + _CUT_MARK + file.read(half)
             with open(self.log_path, "ab", opener=open_without_link) as saved:
-                saved.write(mask(log.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+                saved.write(log)
 
     def _wait_for_exit(self, seconds: float) -> bool:
         """Return whether the process ends within this time, without reaping it."""
@@ -280,3 +272,12 @@ def _open_log(folder: Path) -> BinaryIO:
         return tempfile.TemporaryFile(dir=folder)
     except OSError:  # the folder became a file, for example
         return tempfile.TemporaryFile()
+
+
+def last_log_lines(log: Path) -> list[str]:
+    """Return the last lines of a worker's log; none if it cannot be read."""
+    lines: list[str] = []
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+        lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+    return [line.strip()[:_MAX_LOG_LINE_CHARACTERS] for line in lines if line.strip()][-_LOG_LINES:]

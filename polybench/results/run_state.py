@@ -56,7 +56,9 @@ class ConfigurationRun:
     env_vars: dict[str, str]
     """Environment variables that polybench sets for the workers."""
     inherited_env_vars: dict[str, str] = field(default_factory=dict)
-    """Environment variables of the user that engines are known to read."""
+    """Environment variables of the user that documents record."""
+    unrecorded_env_hash: str = ""
+    """One hash of the user's other variables that engines may read; no document has it."""
     interpreter: Interpreter = OWN_INTERPRETER
     status: Status = "ok"
     reason: str | None = None

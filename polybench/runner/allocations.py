@@ -108,7 +108,7 @@ def _counted_steps(state: StudyState) -> int:
 def _can_trace(state: StudyState) -> bool:
     tracer = native_allocations()
     if not tracer.available:
-        state.warn(f"{tracer.meter} are not counted: {tracer.reason} ({tracer.hint})")
+        state.warn(f"{tracer.meter} are not counted: {tracer.reason} ({tracer.hint})", names=True)
     return tracer.available
 
 

@@ -31,7 +31,6 @@ from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration, Study
 from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.scripts.layer import KINDS, write_programs
-from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 
 _WEIGHTS = "weights.npz"
@@ -83,8 +82,6 @@ def run_layers(
         if export_folder is not None and layers.times:
             _write_programs(plan, progress, make_document(expand_blocks=True), folder, export_folder)
     document = make_document(expand_blocks=expand_blocks)
-    if header.anonymous:
-        document = anonymize(document, store.folder if store else None)
     if store is not None and (save_error := store.try_to_save(document)) is not None:
         progress.on_warning(save_error)
     return document

@@ -108,7 +108,7 @@ def _cache_key(cache: CheckCache, state: StudyState, run: ConfigurationRun) -> s
     machine = (this_host.hostname, this_host.cpu, host.cpu_features())
     context = CheckContext(
         factory=engine_spec(run.configuration).factory,
-        environment=run.env_vars | run.inherited_env_vars,
+        environment=run.env_vars | run.inherited_env_vars | {"": run.unrecorded_env_hash},
         python=(run.interpreter.executable, run.interpreter.version),
         machine=machine if run.configuration.device == "cpu" else (*machine, *this_host.gpus),
     )
@@ -146,7 +146,7 @@ class _GroupCheck:
         if self._required:
             run.status, run.reason = "failed", f"not checked: the reference {error}"
         run.parity = ParityCheck("skipped", f"the reference {error}")
-        self._state.warn(f"{run.configuration.name} is not checked: the reference failed: {error}")
+        self._state.warn(f"{run.configuration.name} is not checked: the reference failed: {error}", names=True)
 
     def _start_checker(self, stack: contextlib.ExitStack) -> ParityChecker:
         try:

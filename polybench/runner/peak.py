@@ -228,7 +228,7 @@ class _NumpyKernels(Operation):
         try:
             self.times.append(self._worker.request(calls.time_numpy(self.request), self._state.plan.study.timeout))
         except ConfigurationFailed as error:
-            self._state.warn(f"cannot time NumPy: {error}")
+            self._state.warn(f"cannot time NumPy: {error}", names=True)
             self.request = None
 
 

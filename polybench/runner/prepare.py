@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
 from polybench.engines import ENGINES
-from polybench.errors import mask
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
@@ -70,7 +69,7 @@ def prepare(
 
 def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
     for text in state.observer.warnings if state.observer else ():
-        state.warn(text)
+        state.warn(text, names=True)
     if not exclusive:
         state.warn("another study is running on this machine: both interfere with each other")
     for name, delay in state.plan.study.injected_delays.items():
@@ -83,7 +82,7 @@ def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
             " saved with --anonymous"
         )
     if overridden := _overridden_variables(state.runs, os.environ):
-        state.warn(f"workers get other values than your environment has: {overridden}")
+        state.warn(f"workers get other values than your environment has: {overridden}", names=True)
     threads = state.plan.workload.threads
     if threads > (usable := host.usable_threads()):
         state.warn(f"{threads} threads on {usable} usable cores: expect slow steps with varying times")
@@ -107,7 +106,8 @@ def _warn_about_data(state: StudyState, study_file: StudyFileMetadata) -> None:
     if not dataset.is_official:
         state.warn(
             f"{dataset.source} is not the official CIFAR-10 (checksums differ), so accuracies are not"
-            " comparable with published ones: `polybench data fetch` downloads the official data set"
+            " comparable with published ones: `polybench data fetch` downloads the official data set",
+            names=True,
         )
     if study_file.data_sha256 not in (None, dataset.sha256):
         state.warn("the data have another SHA-256 than those of the study that is repeated")
@@ -126,7 +126,7 @@ def new_header(
         id=new_id(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         tool_version=host.tool_version(),
-        argv=list(map(mask, argv)),
+        argv=[] if anonymous else list(argv),
         study_file=study_file,
         host=host.this_host(),
         anonymous=anonymous,

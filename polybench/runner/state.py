@@ -83,16 +83,21 @@ class StudyState:
         prune_logs(self.logs.parent)
         self._store, self._header, self.checkpoints = store, header, checkpoints
         self._warnings: list[str] = []
+        self._private_warnings: set[str] = set()
 
     @property
     def active_runs(self) -> list[ConfigurationRun]:
         """Runs that can start another worker."""
         return [run for run in self.runs if run.is_active]
 
-    def warn(self, text: str) -> None:
-        """Report a warning once, and add it to the result."""
+    def warn(self, text: str, *, names: bool = False) -> None:
+        """Report a warning once, and add it to the result.
+
+        With `names`, it contains paths, values of variables or texts of other programs: an anonymous result lacks it.
+        """
         if text not in self._warnings:
             self._warnings.append(text)
+            self._private_warnings |= {text} if names else set()
             self.progress.on_warning(text)
 
     def report_progress(self) -> None:
@@ -141,6 +146,7 @@ class StudyState:
         for saved, current in zip(checkpoint.runs, self.runs, strict=True):
             saved.interpreter = current.interpreter  # the earlier links to bundled packages are gone
         self.runs, self.interference, self.completed = (checkpoint.runs, checkpoint.interference, checkpoint.completed)
+        self._private_warnings |= {*checkpoint.warnings} - {*self._warnings}
         self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
         self.warn(
             f"resumed after {units.plural(self.completed.process_runs, 'process run')}: the state of the machine may"
@@ -214,7 +220,8 @@ class StudyState:
         """Return the document, anonymized if the study is."""
         if not self._header.anonymous:
             return document
-        return anonymize(document, self._store.folder if self._store else None)
+        warnings = [text for text in document.warnings if text not in self._private_warnings]
+        return msgspec.structs.replace(anonymize(document), warnings=warnings)
 
     def discard(self) -> None:
         """Delete checkpoint and logs, because nothing will be measured."""
@@ -226,7 +233,7 @@ class StudyState:
         # A full disk does not stop the study: space may become free, and the end prints all results.
         save_error = self._store.try_to_save(document) if self._store is not None else None
         if save_error is not None and document.finished:
-            self.warn(save_error)
+            self.warn(save_error, names=True)
         elif save_error is not None:
             self.progress.on_warning(f"{save_error}; polybench retries later")
 
@@ -266,6 +273,8 @@ def _setting_changes(checkpoint: StudyCheckpoint, state: StudyState) -> list[str
             changes += list_changes(
                 saved.env_vars | saved.inherited_env_vars, current.env_vars | current.inherited_env_vars
             )
+            if saved.unrecorded_env_hash != current.unrecorded_env_hash:
+                changes.append("an environment variable that engines may read has another value")
     return changes
 
 

@@ -115,7 +115,7 @@ class _TrainingRun:
             error = worker.request(calls.save_training(str(file)), self._study.timeout)
             if error:
                 file.unlink(missing_ok=True)
-                self._state.warn(f"an interrupted training may have to restart: {error}")
+                self._state.warn(f"an interrupted training may have to restart: {error}", names=True)
         self._state.save()
 
     def _delete(self, epochs: int) -> None:

@@ -18,7 +18,7 @@ from polybench.planning.environments import resolve_environment
 from polybench.planning.plan import Plan, engine_spec
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Loaded, Request
-from polybench.protocol.environment import recorded_env_vars, worker_environment
+from polybench.protocol.environment import recorded_env_vars, unrecorded_env_hash, worker_environment
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.process import WorkerProcess
 from polybench.results.document import collect_versions
@@ -172,4 +172,5 @@ def _make_run(plan: Plan, configuration: Configuration, interpreter: Callable[[s
         run = ConfigurationRun(configuration, {})
         run.mark_unavailable(error)
         return run
-    return ConfigurationRun(configuration, variables, recorded_env_vars(os.environ, variables), python)
+    recorded = recorded_env_vars(os.environ, variables)
+    return ConfigurationRun(configuration, variables, recorded, unrecorded_env_hash(os.environ, variables), python)

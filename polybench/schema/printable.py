@@ -1,4 +1,4 @@
-"""Texts that enter a document or reach a terminal: without secrets, with control characters escaped."""
+"""Texts that enter a document or reach a terminal: with control characters escaped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-
-from polybench.errors import mask
 
 _CONTROLS = [
     *range(9), *range(11, 32), *range(127, 160), 0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F),
@@ -28,12 +26,12 @@ the same characters.
 
 
 def printable(text: str) -> str:
-    """Mask secrets, and escape control characters as in a string literal: ESC becomes `\\x1b`."""
+    """Escape control characters as in a string literal: ESC becomes `\\x1b`."""
     return _cached(text) if len(text) < _MAX_CACHED else _printable(text)
 
 
 def _printable(text: str) -> str:
-    return mask(text).translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
+    return text.translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
 
 
 _MAX_CACHED = 256

@@ -163,18 +163,18 @@ def test_an_invalid_command_line_prints_one_line(arguments: list[str], message: 
     assert line.endswith(" --help")
 
 
-def test_the_traceback_of_a_bug_has_no_secrets() -> None:
+def test_a_bug_has_a_traceback() -> None:
     code = """if True:
         import sys
         from polybench import cli
-        def print_table(*_): raise RuntimeError("password=hunter22")
+        def print_table(*_): raise RuntimeError("a bug\x1b")
         sys.modules["polybench.cli.columns"].print_table = print_table
         sys.argv = ["polybench", "columns"]
         cli.main()"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback")
-    assert done.stderr.endswith("RuntimeError: password=***\n")
+    assert done.stderr.endswith("RuntimeError: a bug\\x1b\n")
 
 
 def test_a_failed_configuration_is_exit_code_1_and_the_rest_is_printed(run: Run) -> None:

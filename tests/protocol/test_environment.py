@@ -22,6 +22,7 @@ from polybench.protocol.environment import (
     malloc_env_vars,
     overridden_env_vars,
     recorded_env_vars,
+    unrecorded_env_hash,
     worker_environment,
 )
 from polybench.schema.options import Malloc, Precision
@@ -132,12 +133,12 @@ def test_a_variable_that_a_worker_gets_with_another_value_is_named(name: str, va
     assert overridden_env_vars(inherited | {name: value}, worker) == {name: (value, used)}
 
 
-def test_an_overridden_value_that_may_be_secret_is_not_named() -> None:
-    assert overridden_env_vars({"MALLOC_TOKEN": "abc"}, {}) == {}
+def test_an_overridden_variable_that_no_document_records_is_not_named() -> None:
+    assert overridden_env_vars({"MALLOC_TOKEN": "abc", "CUDA_PWD": "abc"}, {"CUDA_PWD": "x"}) == {}
 
 
 @pytest.mark.parametrize("framework", ["jax", "keras", "tensorflow", "torch"])
-def test_the_variables_that_frameworks_read_are_recorded(framework: str) -> None:
+def test_a_change_of_a_variable_that_frameworks_read_is_noticed(framework: str) -> None:
     found = importlib.util.find_spec(framework)
     if found is None or found.origin is None:
         pytest.skip(f"{framework} is not installed")
@@ -149,7 +150,17 @@ def test_the_variables_that_frameworks_read_are_recorded(framework: str) -> None
     names |= {name.upper() for text in texts if framework == "jax" for name in READ_IN_JAX.findall(text)}
     assert names
     values = {name: "1" for name in names if not NOT_OF_A_SINGLE_MACHINE.match(name)}
-    assert recorded_env_vars(values, {}).keys() == inherited_env_vars(values).keys()
+    others = {name for name in values if len({unrecorded_env_hash({name: value}, {}) for value in "01"}) == 2}
+    assert recorded_env_vars(values, {}).keys() | others == inherited_env_vars(values).keys()
+    assert not recorded_env_vars(values, {}).keys() & others
+
+
+def test_the_hash_of_unrecorded_variables_is_of_those_that_engines_read() -> None:
+    others = {"HOME": "/", "OMP_NUM_THREADS": "1", "MALLOC_X": "1"}
+    assert unrecorded_env_hash(others, {}) == unrecorded_env_hash({"XLA_A": "1"}, {"XLA_A": "2"}) == ""
+    one = unrecorded_env_hash({"XLA_A": "1", "XLA_B": "2"}, {})
+    assert one == unrecorded_env_hash({"XLA_B": "2", "XLA_A": "1"} | others, {})
+    assert one not in {unrecorded_env_hash({"XLA_A": "1", "XLA_B": value}, {}) for value in ("", "1", "3")}
 
 
 @pytest.mark.parametrize("variant", PRELOADED_ALLOCATORS)
