@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from polybench.errors import BadInput
+from polybench.schema.printable import printable
 
 Trace = dict[str, Any]
 Interval = tuple[float, float]
@@ -57,8 +58,8 @@ class NoData(BadInput):
 
 
 def escape_text(value: str) -> str:
-    """Escape a name or title, because plotly interprets tags such as `<b>`."""
-    return html.escape(value, quote=False)
+    """Escape a name or title: control characters, and markup, because plotly interprets tags such as `<b>`."""
+    return html.escape(printable(value), quote=False)
 
 
 def round_coordinate(value: float) -> float:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from polybench.figures.figure import HOLLOW, Figure, NoData, Trace, TraceStyle, error_bars, log_axis, scatter, style_for
+from polybench.figures.figure import (
+    HOLLOW,
+    Figure,
+    NoData,
+    Trace,
+    TraceStyle,
+    error_bars,
+    escape_text,
+    log_axis,
+    scatter,
+    style_for,
+)
 from polybench.render.history import step_time
 from polybench.schema import units
 from polybench.schema.analyses import HistoryDocument, Point, Series
@@ -64,7 +75,7 @@ def _date_range(shown: Sequence[Series]) -> dict[str, Any]:
 
 def _traces(series: Series, style: TraceStyle) -> Iterator[Trace]:
     name = ", ".join(filter(None, (_label(series), series.distinguishing_settings, series.hostname)))
-    dates = [point.created for point in series.points]
+    dates = [escape_text(point.created) for point in series.points]
     seconds = [point.step_seconds for point in series.points]
     shared: dict[str, Any] = {"scale": 1e3, "name": name, "legendgroup": name}
     hollow = list(map(_is_inconclusive, series.points))

@@ -79,7 +79,7 @@ def _environment() -> Any:
         loader=PackageLoader("polybench.html_report"),
         autoescape=True,
         undefined=StrictUndefined,
-        # Names of files, which no document contains. Other types of text are markup, which is escaped already.
+        # Other types of text are markup, which is escaped already.
         finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -87,11 +87,11 @@ def _environment() -> Any:
 
     def soft_break(name: str) -> Markup:
         """Allow line breaks after `+` and `/`, as in `torch+channels_last/cpu`."""
-        return Markup(re.sub(r"([+/])", r"\1<wbr>", str(escape(name))))
+        return Markup(re.sub(r"([+/])", r"\1<wbr>", str(escape(printable(name)))))
 
     def keep_options(text: str) -> Markup:
         """Prevent line breaks inside of options, as in `--same-machine`."""
-        return Markup(re.sub(r"(--[a-z][a-z-]+)", r'<span class="option">\1</span>', str(escape(text))))
+        return Markup(re.sub(r"(--[a-z][a-z-]+)", r'<span class="option">\1</span>', str(escape(printable(text)))))
 
     def headings(section: Markup) -> list[tuple[str, Markup]]:
         """List IDs and titles of the headings of a section, for its table of contents."""

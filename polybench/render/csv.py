@@ -16,7 +16,7 @@ def render(records: Records) -> str:
     """Render the records; texts are on one line, booleans are "true" or "false"."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(records.fields)
+    writer.writerow(map(_field, records.fields))
     writer.writerows([_field(value) for value in row] for row in records.rows)
     return text.getvalue()
 

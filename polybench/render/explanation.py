@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import fill
 
 from polybench.render import markdown, terminal
 from polybench.render.study import header_for
-from polybench.render.table import WIDTH, Table, number_columns, text_columns
+from polybench.render.table import WIDTH, Table, number_columns, one_line, text_columns
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.encoding import encode
@@ -26,7 +26,8 @@ def render(document: ExplanationDocument, format: str, width: int = WIDTH) -> st
         return encode(document).decode()
     workload, _, machine = header_for(document.settings, document.host, [])
     line_break = "  \n" if format == "markdown" else "\n"
-    header = line_break.join([f"study {document.study}", workload, machine])
+    escape = _escape(as_markdown=format == "markdown")
+    header = line_break.join(map(escape, [f"study {document.study}", workload, machine]))
     return f"{header}\n\n{render_body(document, format, width)}"
 
 
@@ -54,7 +55,12 @@ def _comparison(comparison: ExplainedComparison, as_markdown: bool, width: int) 
         yield markdown.format_rows(built) if as_markdown else terminal.format_rows(built)
 
 
+def _escape(*, as_markdown: bool) -> Callable[[str], str]:
+    return markdown.escape_markdown if as_markdown else one_line
+
+
 def _title(text: str, as_markdown: bool) -> str:
+    text = _escape(as_markdown=as_markdown)(text)
     return f"### {text}" if as_markdown else f"{text}\n{'-' * len(text)}"
 
 
@@ -64,15 +70,16 @@ def _bullets(statements: Sequence[Statement], as_markdown: bool, width: int) -> 
 
 def _statement(statement: Statement, as_markdown: bool, width: int) -> Iterator[str]:
     """Format a statement; its command stays on one line, to be copied."""
-    text = f"- {statement.text} [{statement.evidence}]"
+    escape, command = _escape(as_markdown=as_markdown), one_line(statement.command or "")
+    text = f"- {escape(statement.text)} [{escape(statement.evidence)}]"
     if as_markdown:
-        yield text + (f" `{statement.command}`" if statement.command else "")
+        yield f"{text} {f'`{command}`' if '`' not in command else escape(command)}" if command else text
         return
     unbroken = _SPACE_BEFORE_UNIT.sub("\u00a0", text)
     lines = fill(unbroken, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     yield lines.replace("\u00a0", " ")
-    if statement.command:
-        yield f"    {statement.command}"
+    if command:
+        yield f"    {command}"
 
 
 def breakdown_table(comparison: ExplainedComparison, breakdown: Breakdown) -> Table:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
-from html import escape
 
 from tabulate import tabulate
 
 from polybench.render.table import Table
+from polybench.schema.printable import printable
 
 _STYLE = (
     "body{font-family:sans-serif;margin:1em}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
@@ -21,7 +22,7 @@ def render(table: Table) -> str:
         "<!doctype html>",
         '<html lang="en">',
         '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>{escape(next(iter(table.title), 'polybench'))}</title><style>{_STYLE}</style></head>",
+        f"<title>{_escape(next(iter(table.title), 'polybench'))}</title><style>{_STYLE}</style></head>",
         "<body>",
         *_content(table),
         "</body>",
@@ -33,16 +34,21 @@ def render(table: Table) -> str:
 def _content(table: Table) -> Iterator[str]:
     """Yield the lines inside of the page's body."""
     if table.title:
-        yield f"<p>{'<br>'.join(map(escape, table.title))}</p>"
+        yield f"<p>{'<br>'.join(map(_escape, table.title))}</p>"
     if table.rows:
-        rows, titles = [list(row) for row in table.rows], [column.title for column in table.columns]
+        rows = [list(map(printable, row)) for row in table.rows]
+        titles = [printable(column.title) for column in table.columns]
         alignment = ["right" if column.numeric else "left" for column in table.columns]
         yield tabulate(rows, titles, "html", colalign=alignment, disable_numparse=True)
     for one in table.tables:
         yield from _content(one)
     notes = [*(f"{name}: {status}" for name, status in table.statuses), *table.notes]
     if notes:
-        yield from ("<ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>")
-    yield from (f"<p>{escape(sentence)}</p>" for sentence in table.summary)
+        yield from ("<ul>", *(f"<li>{_escape(note)}</li>" for note in notes), "</ul>")
+    yield from (f"<p>{_escape(sentence)}</p>" for sentence in table.summary)
     if table.published:
         yield from _content(table.published)
+
+
+def _escape(text: str) -> str:
+    return html.escape(printable(text))

@@ -34,7 +34,8 @@ def render(table: Table) -> str:
 
 def _tables(table: Table) -> Iterator[str]:
     if table.rows:
-        rows, titles = [list(map(one_line, row)) for row in table.rows], [column.title for column in table.columns]
+        rows = [list(map(one_line, row)) for row in table.rows]
+        titles = [one_line(column.title) for column in table.columns]
         alignment = ["right" if column.numeric else "left" for column in table.columns]
         yield tabulate(rows, titles, "latex_booktabs", colalign=alignment, disable_numparse=True)
     for one in (*table.tables, *([table.published] if table.published else [])):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tabulate import tabulate
 
 from polybench.render.table import Table, one_line
+from polybench.schema.printable import printable
 
 Escape = Callable[[str], str]
 
@@ -19,7 +20,7 @@ _LIST_OR_TITLE = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+#](?:\s|$)|##|>|[-=]+$
 
 def render(table: Table) -> str:
     """Render the title, tables, notes as lists, and the summary."""
-    return "\n\n".join(filter(None, [_lines(table.title, _escape), *_blocks(table, _escape)])) + "\n"
+    return "\n\n".join(filter(None, [_lines(table.title, escape_markdown), *_blocks(table, escape_markdown)])) + "\n"
 
 
 def render_github(table: Table) -> str:
@@ -51,7 +52,7 @@ def format_rows(table: Table, escape: Escape | None = None) -> str:
     """Format the rows alone as a pipe table; "" without rows."""
     if not table.rows:
         return ""
-    escape = escape or _escape
+    escape = escape or escape_markdown
     return tabulate(
         [[escape(text) for text in row] for row in table.rows],
         [escape(column.title) for column in table.columns],
@@ -85,7 +86,7 @@ def _status_lines(table: Table) -> list[str]:
 
 
 def _bullets(texts: Iterable[str], escape: Escape) -> str:
-    return "\n".join(f"- {escape(one_line(text))}" for text in texts)
+    return "\n".join(f"- {escape(text)}" for text in texts)
 
 
 def _lines(texts: Sequence[str], escape: Escape) -> str:
@@ -97,14 +98,14 @@ def _fenced(text: str) -> str:
     """Format a code block whose fence is longer than any fence in the text."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}toml\n{text.strip()}\n{fence}"
+    return f"{fence}toml\n{printable(text).strip()}\n{fence}"
 
 
-def _escape(text: str, special: re.Pattern[str] = _SPECIAL) -> str:
+def escape_markdown(text: str, special: re.Pattern[str] = _SPECIAL) -> str:
     """Escape links, tags and other markup, and the start of a list, title or quotation."""
     return _LIST_OR_TITLE.sub(r"\1\\", special.sub(r"\\\g<0>", one_line(text)))
 
 
 def _escape_for_github(text: str) -> str:
     """Escape mentions of users and links to issues as well, such as in `torch/cpu#2`."""
-    return _REFERENCE.sub(r"\g<0><!-- -->", _escape(text, _GITHUB_SPECIAL))
+    return _REFERENCE.sub(r"\g<0><!-- -->", escape_markdown(text, _GITHUB_SPECIAL))

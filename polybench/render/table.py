@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from polybench.schema.printable import printable
+
 if TYPE_CHECKING:
     from polybench.schema.metrics import Metric
 
@@ -115,8 +117,11 @@ _IN_ONE_PIECE = (
 
 
 def one_line(text: str) -> str:
-    """Replace line breaks and runs of spaces in `text` by single spaces."""
-    return " ".join(text.split())
+    """Replace line breaks and runs of spaces in `text` by single spaces, and escape control characters.
+
+    Every text of a document goes through here, or through `printable` alone, on its way into a format.
+    """
+    return printable(" ".join(text.split()))
 
 
 def name_text(title: str | None, tags: Sequence[str]) -> str:

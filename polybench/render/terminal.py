@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from tabulate import tabulate
 
-from polybench.render.table import WIDTH, Table, wrap
+from polybench.render.table import WIDTH, Table, one_line, wrap
+from polybench.schema.printable import printable
 
 _MAX_TITLE_WIDTH = 8
 """Titles of numbers wrap to the width of most values ("14,971", "2.15 s", "412 MiB")."""
@@ -56,7 +57,7 @@ def _blocks(table: Table, width: int) -> Iterator[str]:
     blocks = [
         [wrap(line, width, indent="  ") for line in table.title],
         [*header, *rows, *_statuses(table, width)],
-        *([*one.title, *lines] for one, lines in zip(table.continued_by, continued, strict=True)),
+        *([*map(one_line, one.title), *lines] for one, lines in zip(table.continued_by, continued, strict=True)),
     ]
     yield from ("\n".join(block) for block in blocks if block)
     for one in table.tables:
@@ -73,7 +74,7 @@ def _blocks(table: Table, width: int) -> Iterator[str]:
 def _layout(table: Table) -> list[list[str]]:
     """Lay out a table and those that continue it, so that their columns align: header, then the rows of each."""
     parts = [table, *table.continued_by]
-    rows = [row for part in parts for row in part.rows]
+    rows = [list(map(printable, row)) for part in parts for row in part.rows]
     if not rows:
         return [[] for _ in range(1 + len(parts))]
     aligned = zip(
@@ -83,7 +84,8 @@ def _layout(table: Table) -> list[list[str]]:
         ),
         strict=True,
     )
-    titles = [_wrap_title(column.title) if column.numeric else column.title for column in table.columns]
+    names = [one_line(column.title) for column in table.columns]
+    titles = [_wrap_title(name) if column.numeric else name for column, name in zip(table.columns, names, strict=True)]
     text = tabulate(
         list(aligned),
         titles,
@@ -117,8 +119,7 @@ def _align_numbers(texts: Sequence[str]) -> list[str]:
 
 def _statuses(table: Table, width: int) -> list[str]:
     rows = [row for part in (table, *table.continued_by) for row in part.rows]
-    names = [*(one.title for one in table.columns[:1]), *(row[0] for row in rows), *(one[0] for one in table.statuses)]
-    indent = max(map(len, names), default=0) + 2
-    return [
-        wrap(status, width, first_indent=name.ljust(indent), indent=" " * indent) for name, status in table.statuses
-    ]
+    statuses = [(one_line(name), status) for name, status in table.statuses]
+    names = [*(column.title for column in table.columns[:1]), *(printable(row[0]) for row in rows)]
+    indent = max(map(len, [*names, *(name for name, _ in statuses)]), default=0) + 2
+    return [wrap(status, width, first_indent=name.ljust(indent), indent=" " * indent) for name, status in statuses]

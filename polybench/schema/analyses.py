@@ -12,7 +12,6 @@ import msgspec
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings, ToolVersion
 from polybench.schema.options import RENAME, Amount, NaturalInt, Number, Pass, Positive, PositiveInt, Seconds
-from polybench.schema.printable import PrintableStruct
 from polybench.schema.result import ConfigurationStatus, Interval
 
 ENOUGH_REPETITIONS = 5
@@ -86,7 +85,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     changed: Changed = {}
 
 
-class DiffDocument(PrintableStruct, kw_only=True):
+class DiffDocument(msgspec.Struct, kw_only=True):
     """A comparison of study A with study B."""
 
     schema: str = "polybench.diff/2"
@@ -160,7 +159,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, rename=RENAME):
     """Number of earlier studies beyond the maximum length of a series."""
 
 
-class HistoryDocument(PrintableStruct, kw_only=True):
+class HistoryDocument(msgspec.Struct, kw_only=True):
     """All series that match the request."""
 
     schema: str = "polybench.history/2"
@@ -206,7 +205,7 @@ class MachineResult(ConfigurationStatus, kw_only=True):
     relative_cost_ci95: Interval | None = None
 
 
-class MergeDocument(PrintableStruct, kw_only=True):
+class MergeDocument(msgspec.Struct, kw_only=True):
     """Studies of one workload in one table, grouped by machine."""
 
     schema: str = "polybench.merge/2"
@@ -298,7 +297,7 @@ class ExplainedComparison(msgspec.Struct, kw_only=True):
         return next((breakdown for breakdown in self.breakdowns if breakdown.kind == kind), None)
 
 
-class ExplanationDocument(PrintableStruct, kw_only=True):
+class ExplanationDocument(msgspec.Struct, kw_only=True):
     """All conclusions from saved documents about the differences in one study."""
 
     schema: str = "polybench.explanation/2"
@@ -335,7 +334,7 @@ class BisectPair(msgspec.Struct, frozen=True, kw_only=True):
     ratio: Positive
 
 
-class BisectDocument(PrintableStruct, kw_only=True):
+class BisectDocument(msgspec.Struct, kw_only=True):
     """A search for the version at which the step time changed.
 
     `version` is null if the search is inconclusive.

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from polybench.errors import BadInput, install_command
-from polybench.schema.printable import printable
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -70,9 +69,9 @@ def _decode(text: bytes, kind: type[T]) -> T:
 
 
 def _json_value(value: Any, location: str) -> Any:
-    """Return the value in a form that JSON in UTF-8 can hold, with texts as in `PrintableStruct`, even if set later."""
-    if isinstance(value, str):
-        return printable(value)
+    """Return the value in a form that JSON in UTF-8 can hold."""
+    if isinstance(value, str):  # the name of a program or a file may not be UTF-8
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     # msgspec writes nan and inf as null, which would read as "not measured".
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{location} is {value}")

@@ -6,7 +6,6 @@ import msgspec
 
 from polybench.schema.options import NaturalInt, PositiveInt
 from polybench.schema.parity import PrecisionResult
-from polybench.schema.printable import PrintableStruct
 
 
 class ImportedLayer(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class Proof(msgspec.Struct, frozen=True):
     omitted: list[str]
 
 
-class ImportDocument(PrintableStruct, kw_only=True):
+class ImportDocument(msgspec.Struct, kw_only=True):
     """Document of `polybench import`. `network` is the network file; `notes` tell what differs by convention."""
 
     schema: str = "polybench.import/1"

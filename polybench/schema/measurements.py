@@ -268,7 +268,6 @@ class SweepDocument(Document, kw_only=True, rename=RENAME):
     """Numbers that the author of a study file's sweep published."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if any(set(point.parameters) != set(self.axes) for point in self.points):
             raise ValueError("the parameters of a point are not the axes of the sweep")
         results = [(one.configuration, point.parameters) for point in self.points for one in point.configurations]

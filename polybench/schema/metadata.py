@@ -8,7 +8,6 @@ import msgspec
 
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import RENAME, Amount, Id, NaturalInt, Number, Pass, Positive, PositiveInt
-from polybench.schema.printable import PrintableStruct
 
 InputKind = Literal["image", "sequence"]
 """The noun for one input of a network."""
@@ -94,7 +93,7 @@ class ToolVersion(msgspec.Struct, frozen=True):
     commit: str | None
 
 
-class Document(PrintableStruct, kw_only=True):
+class Document(msgspec.Struct, kw_only=True):
     """The header of every document that was measured. `created` is UTC, ISO 8601."""
 
     schema: str

@@ -1,14 +1,8 @@
-"""Texts that enter a document or reach a terminal: with control characters escaped."""
+"""Texts of documents on their way to a terminal or a page. Documents themselves contain any text."""
 
 from __future__ import annotations
 
-import functools
 import json
-import operator
-from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 _CONTROLS = [
     *range(9), *range(11, 32), *range(127, 160), 0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F),
@@ -26,46 +20,7 @@ the same characters.
 
 
 def printable(text: str) -> str:
-    """Escape control characters as in a string literal: ESC becomes `\\x1b`."""
-    return _cached(text) if len(text) < _MAX_CACHED else _printable(text)
-
-
-def _printable(text: str) -> str:
+    """Escape control characters as in a string literal: ESC becomes `\\x1b`. Twice is the same as once."""
+    if text.isascii() and text.isprintable():  # nearly all texts
+        return text
     return text.translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
-
-
-_MAX_CACHED = 256
-"""Characters of a text; a document repeats most short texts in every row."""
-_cached = functools.lru_cache(4096)(_printable)
-
-
-_WITHOUT_TEXT = frozenset((float, int, bool, type(None)))
-
-
-def map_texts(value: Any, function: Callable[[str], str]) -> Any:
-    """Return the value with the function applied to every text in it; unchanged parts remain the same objects."""
-    if isinstance(value, str):
-        changed = function(value)
-        return value if changed == value else changed
-    if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.asdict(value)
-        new_fields = map_texts(fields, function)
-        return value if new_fields is fields else msgspec.structs.replace(value, **new_fields)
-    if isinstance(value, dict):
-        pairs = list(value.items())
-        new_pairs = map_texts(pairs, function)
-        return value if new_pairs is pairs else dict(new_pairs)
-    if not isinstance(value, list | tuple) or {*map(type, value)} <= _WITHOUT_TEXT:
-        return value
-    items = [map_texts(item, function) for item in value]
-    if all(map(operator.is_, items, value)):
-        return value
-    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-
-
-class PrintableStruct(msgspec.Struct):
-    """A record whose texts are printable, wherever they came from."""
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            setattr(self, name, map_texts(getattr(self, name), printable))

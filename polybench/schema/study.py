@@ -45,7 +45,6 @@ class StudyDocument(Document, kw_only=True):
     """The statements of `compare --explain`."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         datetime.datetime.fromisoformat(self.created)
         for result in self.results:
             if result.is_measured and not result.nested_step_times:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.schema.options import Amount, NaturalInt
-from polybench.schema.printable import PrintableStruct
 
 TRACE_SCHEMA = "polybench.trace/1"
 
@@ -18,7 +17,7 @@ DifferenceKind = Literal["weight", "batch", "loss", "gradient", "statistic", "up
 """Kinds of differences, in the order in which a step computes it. "weight" are those before the step."""
 
 
-class TraceHeader(PrintableStruct, kw_only=True):
+class TraceHeader(msgspec.Struct, kw_only=True):
     """The facts about a recorded training beside its tensors.
 
     `optimizer` has the optimizer's own settings, by their names in the framework; `optimizer_name` is its class.
@@ -49,7 +48,7 @@ class StepRecord(msgspec.Struct, frozen=True):
     dtypes: dict[str, str] = {}
 
 
-class FirstDifference(PrintableStruct):
+class FirstDifference(msgspec.Struct):
     """The first recorded difference: the tensor's name in A, and the relative error norm(a - b) / norm(a)."""
 
     step: NaturalInt
@@ -58,7 +57,7 @@ class FirstDifference(PrintableStruct):
     error: float | None
 
 
-class Undecided(PrintableStruct):
+class Undecided(msgspec.Struct):
     """An error that may be a difference or rounding, of a tensor with this name in A.
 
     `explains` is the largest error that rounding explains. Weights after unrecorded steps are compared by what these
@@ -72,7 +71,7 @@ class Undecided(PrintableStruct):
     explains: Amount
 
 
-class Cause(PrintableStruct):
+class Cause(msgspec.Struct):
     """A known cause, and what it leaves unexplained.
 
     `explains` is the kind of difference; `remaining_error` is what remains of it with this cause taken into account.
@@ -100,7 +99,7 @@ class StepErrors(msgspec.Struct, frozen=True):
     update: float | None
 
 
-class TensorErrors(PrintableStruct):
+class TensorErrors(msgspec.Struct):
     """Relative errors of a weight, its gradient and its update in one step; null as in `StepErrors`.
 
     Gradients that are rounding, and the updates that they cause, are null too.
@@ -113,7 +112,7 @@ class TensorErrors(PrintableStruct):
     update: float | None
 
 
-class TraceDiffDocument(PrintableStruct, kw_only=True):
+class TraceDiffDocument(msgspec.Struct, kw_only=True):
     """Document of `polybench trace diff`.
 
     `undecided` are errors that may be differences or rounding. `not_compared` lists in words what was not compared, and
@@ -141,7 +140,7 @@ class TraceDiffDocument(PrintableStruct, kw_only=True):
     warnings: list[str] = []
 
 
-class TraceSummary(PrintableStruct, kw_only=True):
+class TraceSummary(msgspec.Struct, kw_only=True):
     """Document of `polybench trace show`: the header, steps by number, gradients by step, and weights by name."""
 
     schema: str = "polybench.trace-summary/1"

@@ -18,7 +18,6 @@ from polybench.schema.encoding import decode
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
 from polybench.schema.options import RENAME, EngineName, Id, Pass, Positive
-from polybench.schema.printable import PrintableStruct
 from polybench.schema.resources import Interference
 from polybench.schema.result import Interval, MeanStepTime, Result, library_versions
 from polybench.schema.study import SCHEMA
@@ -170,7 +169,7 @@ class _Host(msgspec.Struct):
     gpus: list[str] = []
 
 
-class PartialDocument(PrintableStruct):
+class PartialDocument(msgspec.Struct):
     """The fields of `StudyDocument` that summaries need. Skipping step times makes decoding fast."""
 
     id: Id

@@ -6,7 +6,6 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,9 +16,6 @@ from rich.live import Live
 
 from polybench.cli.live import LineProgress, LiveTable
 from polybench.schema.printable import printable
-from polybench.storage.store import Store
-from tests.commands import printed
-from tests.factories import measured, study
 
 CONTROLS = {"\x1b", "\x9b", "\x07", "\x08", "\r", "\u202e"}
 MALICIOUS = "\x1b]52;c;cm0gLXJm\x07 \x9b2J\u202e\r\b"
@@ -61,13 +57,3 @@ def test_malicious_stages_and_warnings_are_escaped(terminal: bool) -> None:
     assert "\\x1b]52" in out.getvalue()
     assert MALICIOUS[:5] not in out.getvalue()
     assert not set(out.getvalue()) & (CONTROLS - {"\x1b", "\r"})  # rich writes its own on a terminal
-
-
-@pytest.mark.parametrize("format", ["table", "markdown", "json", "csv", "latex"])
-def test_a_malicious_title_and_reason_are_escaped(tmp_path: Path, format: str) -> None:
-    document = study(measured("fake/cpu", 0.01))
-    document.title = MALICIOUS
-    document.warnings = [MALICIOUS]
-    document.results[0].reason = MALICIOUS
-    Store(tmp_path).save(document)
-    assert not set(printed("show", "last", "--results", tmp_path, "--format", format)) & CONTROLS
