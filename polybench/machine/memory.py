@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import msgspec
@@ -49,7 +50,7 @@ def reset_peak(process: Path = _PROCESS) -> bool:
 def kill_count(file: Path = _VMSTAT) -> int | None:
     """Return how many processes the kernel killed since boot for lack of memory; None if it does not report it."""
     try:
-        counters = dict(line.split() for line in file.read_text().splitlines())
-        return int(counters["oom_kill"])
-    except (OSError, KeyError, ValueError):
+        found = re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE)
+    except OSError:
         return None
+    return int(found[1]) if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from typing import Any, TypeVar
 
@@ -15,8 +16,13 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def encode(document: msgspec.Struct) -> bytes:
     """Return a document as indented JSON in UTF-8; raises ValueError for a number that JSON cannot hold."""
-    plain = _json_value(msgspec.to_builtins(document), "study")
-    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+    plain = msgspec.to_builtins(document)
+    try:
+        json.dumps(plain, allow_nan=False)  # msgspec writes nan and inf as null, which would read as "not measured"
+        text = msgspec.json.encode(plain)
+    except ValueError:  # also of a text that UTF-8 cannot hold
+        text = msgspec.json.encode(_json_value(plain, "study"))
+    return msgspec.json.format(text, indent=1) + b"\n"
 
 
 def decode(text: bytes, kind: type[T], schema: str | None = None) -> T:
@@ -69,10 +75,9 @@ def _decode(text: bytes, kind: type[T]) -> T:
 
 
 def _json_value(value: Any, location: str) -> Any:
-    """Return the value in a form that JSON in UTF-8 can hold."""
+    """Return the value in a form that JSON in UTF-8 can hold; raise ValueError with the place of a number."""
     if isinstance(value, str):  # the name of a program or a file may not be UTF-8
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    # msgspec writes nan and inf as null, which would read as "not measured".
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{location} is {value}")
     if isinstance(value, dict):

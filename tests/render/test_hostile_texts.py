@@ -24,7 +24,7 @@ from polybench.errors import BadInput
 from polybench.figures import FIGURES, draw
 from polybench.figures.image_export import caption_for, to_plotly
 from polybench.html_report import StudySection, render_report
-from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, explanation, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
 from polybench.schema.documents import kind_of
 from polybench.schema.encoding import encode
 from polybench.schema.printable import printable
@@ -184,7 +184,7 @@ def render_all(document: Any) -> Iterator[tuple[str, str]]:
     if kind == "explanation":
         yield from ((format, explanation.render(document, format)) for format in EXPLANATION_FORMATS)
         return
-    for format in FORMATS if kind == "study" else TABLE_FORMATS:
+    for format in FORMATS:
         yield format, render(document, format, published=kind in ("study", "sweep"))
     for name, spec in FIGURES.items():
         if spec.kind == kind:
