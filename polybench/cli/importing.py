@@ -58,7 +58,9 @@ def _import(file: Path, name: str, shape: Shape | None, output: Path, timeout: f
     from polybench.importer import WEIGHTS, run_import
     from polybench.runner.scratch import scratch_folder
 
-    if not is_file(file) or file.suffix not in (".py", ".jl"):
+    if not is_file(file):
+        raise BadInput(f"{file}: no such file")
+    if file.suffix not in (".py", ".jl"):
         raise BadInput(f"{file}: expected a Python or a Julia file")
     if not output.resolve().parent.is_dir():
         raise BadInput(f"--output {output}: no such folder: create it first")

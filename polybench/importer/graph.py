@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from polybench.data.synthetic import image_count
 from polybench.errors import BadInput
-from polybench.networks.layers import Layer, Named, ReLU, ReLU6, Residual, Shape
+from polybench.networks.layers import Embedding, Layer, Named, ReLU, ReLU6, Residual, Shape
 from polybench.networks.model import Model
 from polybench.networks.network_file import network_of, network_table, network_toml
 from polybench.networks.optimizers import OPTIMIZERS
@@ -169,6 +169,11 @@ def build(
         raise output.source.error(f"{output.shape[-1]} classes: expected 2 to {MAX_CLASSES} logits")
     if len(start.shape) == 3 and start.shape[0] not in (1, 3):
         raise BadInput(f"{name}: the input has {start.shape[0]} channels: expected images of 1 or 3")
+    if len(start.shape) == 1 and not isinstance(layers[0], Embedding):
+        raise BadInput(
+            f"{name}: the input has {start.shape[0]} numbers, which polybench takes for tokens: expected an embedding"
+            f" first, or features of shape (1, {start.shape[0]}) and a flatten layer"
+        )
     image_count("test", start.shape)  # BadInput if a single input is too large for any data
     model = Model(
         name=name,

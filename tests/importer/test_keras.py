@@ -121,6 +121,11 @@ model = keras.Sequential([
             sequential("layers.Conv2D(4, 3, trainable=False, name='c')"),
             "layer c: Conv2D: trainable=False: expected True",
         ),
+        (
+            "model = keras.Sequential([keras.Input((113,)), layers.Dense(5)], name='net')",
+            "net: the input has 113 numbers, which polybench takes for tokens: expected an embedding first, or features"
+            " of shape (1, 113) and a flatten layer",
+        ),
         ("model = keras.Sequential([layers.Dense(5)])", "expected a functional or sequential Keras model"),
         ("model = keras.Sequential([keras.Input((None, 8, 3)), layers.Flatten()])", "expected fixed numbers"),
     ],

@@ -264,7 +264,7 @@ def test_a_file_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     ("model", "options", "message"),
     [
         ("model.py", ("--input", "3x12x12"), "expected FILE:NAME"),
-        ("missing.py:Net", ("--input", "3x12x12"), "expected a Python or a Julia file"),
+        ("missing.py:Net", ("--input", "3x12x12"), "missing.py: no such file"),
         ("model.py:Missing", ("--input", "3x12x12"), "model.py: no Missing"),
         ("model.py:Net", (), "use --input"),
         ("model.py:Net", ("--input", "3,12"), "expected a shape such as 3x32x32"),
