@@ -15,7 +15,7 @@ from tests import small_datasets
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
 FIGURE = "application/vnd.plotly.v1+json"
 PRINTED = {
-    "1_what_a_step_costs": r"fake\+linear_cost/cpu: 0\.[78]",  # (2 + 0.01) ms of (2 + 0.64) ms
+    "1_what_a_step_costs": r"faulty\+linear_cost/cpu: 0\.[78]",  # (2 + 0.01) ms of (2 + 0.64) ms
     "2_where_the_time_goes": "and you guessed dense1",
     "3_the_first_step": "catches up with",
     "4_cpu_or_gpu": "",  # the machine may have a GPU, which fake does not support

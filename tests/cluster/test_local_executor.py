@@ -281,7 +281,7 @@ def test_study_that_no_machine_can_run_is_rejected_without_a_checkpoint(tmp_path
     with pytest.raises(BadInput, match="nowhere"):
         run(cluster_run(tmp_path, data=str(tmp_path / "nowhere")), tmp_path / "r")
     strict = msgspec.structs.replace(cluster_run(tmp_path, engines=("fake", "faulty+unavailable")), strict=True)
-    with pytest.raises(RequiredEngineMissing, match=r"fake\+unavailable/cpu is unavailable"):
+    with pytest.raises(RequiredEngineMissing, match=r"faulty\+unavailable/cpu is unavailable"):
         run(strict, tmp_path / "r")
     assert not (tmp_path / "r" / "unfinished").exists()
     with pytest.raises(BadInput, match="unknown machine 'c'; machines are: a, b"):

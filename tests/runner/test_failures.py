@@ -292,7 +292,7 @@ def test_scratch_folders_of_running_studies_are_not_deleted(own_folders: Path) -
 
 def test_strict_measures_nothing_and_leaves_no_files_if_an_engine_is_unavailable(tmp_path: Path) -> None:
     listener, study = RecordingProgress(), Study(engines=("fake", "faulty+unavailable"), **FAST)
-    with pytest.raises(RequiredEngineMissing, match="fake\\+unavailable/cpu"):
+    with pytest.raises(RequiredEngineMissing, match="faulty\\+unavailable/cpu"):
         run_study(study, listener, store=Store(tmp_path), strict=True)
     assert not any("round" in stage for stage in listener.stages)
     assert [*tmp_path.rglob("*")] == [tmp_path / "logs"]

@@ -75,7 +75,7 @@ def test_a_text_gives_tokens_per_second(tmp_path: Path) -> None:
 
 
 def test_a_failure_affects_only_its_configuration() -> None:
-    engines = ["fake", *(f"fake+{variant}" for variant in ("crash", "bad_message", "nan", "hang", "unavailable"))]
+    engines = ["fake", *(f"faulty+{variant}" for variant in ("crash", "bad_message", "nan", "hang", "unavailable"))]
     result = run(*engines, timeout=5.0)
     by_name = {r.variant: r for r in result.results}
     assert by_name[None].is_measured
