@@ -50,7 +50,7 @@ def test_a_change_point_has_its_study_ratio_and_versions(folder: Path) -> None:
     (change,) = flux["change_points"]
     assert (change["study"], change["previous_study"]) == ("20260105", "20260104")
     assert change["ratio"] == pytest.approx(1.6, rel=0.01)
-    assert change["changed"] == {"Flux": ["0.16.9", "0.16.10\\x1b[2J"]}
+    assert change["changed"] == {"Flux": ["0.16.9", "0.16.10\x1b[2J"]}
     assert flux["points"][4]["segment_level"] == pytest.approx(0.025, rel=0.01)
     (tf,) = series("--engine", "tf")
     assert tf["change_points"] == []

@@ -42,19 +42,19 @@ def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
     command.append(str(folder / "test" / "runtests.jl"))
     studies = tmp_path_factory.mktemp("studies")
     own = {"JULIA_LOAD_PATH": f"@:{folder}:@stdlib", "POLYBENCH_STUDY_FOLDER": str(studies)}
-    run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=580, check=False)
+    run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1180, check=False)
     return JuliaTests(run, studies)
 
 
 @pytest.mark.cuda_level("flux", "type-checked")
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # compiles everything again
+@pytest.mark.timeout(1200)  # compiles everything again
 def test_julia_package(julia_tests: JuliaTests) -> None:
     assert julia_tests.run.returncode == 0, julia_tests.run.stdout + julia_tests.run.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_aqua_finds_no_problem(julia_tests: JuliaTests) -> None:
     if "Aqua is not in this environment" in julia_tests.run.stdout:
         pytest.skip("Aqua is not in Julia's environment; Pkg.test() in julia/ brings it")
@@ -62,7 +62,7 @@ def test_aqua_finds_no_problem(julia_tests: JuliaTests) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_python_reads_studies_from_julia(julia_tests: JuliaTests) -> None:
     study = read(julia_tests, "lenet")
     settings = study.settings
@@ -92,7 +92,7 @@ def test_python_reads_studies_from_julia(julia_tests: JuliaTests) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_python_reads_studies_of_models_of_julia_users(
     julia_tests: JuliaTests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
