@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.engines import ENGINES
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine import memory
 from polybench.protocol import calls
@@ -23,9 +22,10 @@ from polybench.protocol.interpreter import Interpreter
 from polybench.protocol.process import WorkerProcess, last_log_lines
 from polybench.worker.handler import Worker
 from tests import small_datasets
+from tests.plugin.faulty_engine import ENGINE
 from tests.processes import becomes_true, has_ended, have_ended
 
-FAKE = ENGINES["fake"].factory
+FAULTY = ENGINE.factory
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def prepare(worker: WorkerProcess, folder: Path, *variants: str) -> Any:
     files = small_datasets.files(folder)
     job = small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", variants)
-    worker.request(calls.load(FAKE), 30)
+    worker.request(calls.load(FAULTY), 30)
     return worker.request(calls.prepare(job, str(files.weights), files.epoch, warmup_steps=2), 30)
 
 
@@ -80,7 +80,7 @@ def test_the_reason_of_a_kill_follows_from_the_kernels_out_of_memory_count(
     with WorkerProcess({}, tmp_path / "log") as worker:
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(ConfigurationFailed, match=f"the worker was {cause}"):
-            worker.request(calls.load(FAKE), 30)
+            worker.request(calls.load(FAULTY), 30)
 
 
 def test_a_hanging_worker_is_killed_after_the_timeout(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_exit_is_reported_with_its_code_and_the_last_lines_are_in_its_log(tmp
         WorkerProcess(environment, tmp_path / "log") as worker,
         pytest.raises(ConfigurationFailed, match=r"exited with code 7$"),
     ):
-        worker.request(calls.load(FAKE), 30)
+        worker.request(calls.load(FAULTY), 30)
     assert last_log_lines(tmp_path / "log") == ["the end is near"]
 
 
@@ -169,7 +169,7 @@ def test_a_worker_can_be_killed_twice(tmp_path: Path) -> None:
 
 
 def test_an_answer_to_another_request_is_a_failure(worker: WorkerProcess) -> None:
-    worker.send(calls.load(FAKE))
+    worker.send(calls.load(FAULTY))
     with pytest.raises(ConfigurationFailed, match="unexpected response to measure_block: load"):
         worker.receive(calls.measure_block(5), 30)
 
@@ -249,7 +249,7 @@ def test_workers_do_not_import_modules_from_the_current_folder(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep)  # two empty entries: the current folder
     with WorkerProcess({}, tmp_path / "log") as worker:
-        worker.request(calls.load(FAKE), 30)
+        worker.request(calls.load("polybench.engines.fake.engine:FakeEngine"), 30)
         prepare(worker, tmp_path)
     assert "foreign" not in (tmp_path / "log").read_text()
 
@@ -268,7 +268,7 @@ def test_file_descriptors_above_1000_are_supported(tmp_path: Path) -> None:
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
         with WorkerProcess({}, tmp_path / "log") as worker:
-            worker.request(calls.load(FAKE), 30)
+            worker.request(calls.load(FAULTY), 30)
     finally:
         for descriptor in opened:
             os.close(descriptor)
