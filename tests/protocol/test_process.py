@@ -247,9 +247,10 @@ def test_workers_do_not_import_modules_from_the_current_folder(tmp_path: Path, m
     (tmp_path / "polybench").mkdir()
     (tmp_path / "polybench" / "__init__.py").write_text("raise SystemExit('foreign code has run')")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep)  # two empty entries: the current folder
+    # Two empty entries: the current folder.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(("", os.environ["PYTHONPATH"], "")))
     with WorkerProcess({}, tmp_path / "log") as worker:
-        worker.request(calls.load("polybench.engines.fake.engine:FakeEngine"), 30)
+        worker.request(calls.load(FAULTY), 30)
         prepare(worker, tmp_path)
     assert "foreign" not in (tmp_path / "log").read_text()
 
