@@ -266,7 +266,7 @@ class SimulatedEngine(FakeEngine):
         self.cpu_seconds = self.cpu_wait_seconds = 0.0
         self.batch_size = 128
 
-    def _training_seconds(self, job: Job) -> float:
+    def training_seconds(self, job: Job) -> float:
         return self._script.step_seconds(self.batch_size)
 
     def reset(self) -> None:
