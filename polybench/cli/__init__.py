@@ -28,7 +28,7 @@ from polybench.cli.layers import layers
 from polybench.cli.list import list_studies
 from polybench.cli.merge import merge
 from polybench.cli.models import models
-from polybench.cli.output import command_line, echo, flush_stdout, prepare_streams
+from polybench.cli.output import echo, flush_stdout, prepare_streams, remember_arguments
 from polybench.cli.overhead import overhead
 from polybench.cli.parity import parity
 from polybench.cli.peak import peak
@@ -61,7 +61,7 @@ class _Program(TyperGroup):
     """The program, which remembers its command line for the documents."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        command_line(args)
+        remember_arguments(args)
         return super().parse_args(ctx, args)
 
 

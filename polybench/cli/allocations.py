@@ -12,7 +12,7 @@ from polybench.cli.output import (
     allocations_exit_code,
     anonymize_if_requested,
     check_writable,
-    command_line,
+    own_arguments,
     width,
     write,
 )
@@ -28,7 +28,7 @@ def show_allocation_sites(study: Study, options: OutputOptions, format: str, top
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            document = find_allocation_sites(study, progress, argv=command_line())
+            document = find_allocation_sites(study, progress, argv=own_arguments())
         write(
             render(anonymize_if_requested(document, options), format, width=width(options.output), top=top),
             options.output,

@@ -9,7 +9,7 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, WORKLOAD, TableFormat, with_options
-from polybench.cli.output import OutputOptions, check_writable, command_line, echo, width, write
+from polybench.cli.output import OutputOptions, check_writable, echo, own_arguments, width, write
 from polybench.cli.versions import UNUSED, CheckoutOption, PackageOption, make_source
 from polybench.machine import interrupts
 from polybench.render import render
@@ -49,7 +49,7 @@ def bisect(
     with interrupts.defer_signals(), progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
         document = run_bisect(
             source, (start, end), study, progress,
-            store=Store(results_folder(options.results)), max_pairs=max_pairs, argv=command_line(),
+            store=Store(results_folder(options.results)), max_pairs=max_pairs, argv=own_arguments(),
             report=partial(echo, err=True),
         )  # fmt: skip
     write(render(document, format, width=width(options.output)), options.output)

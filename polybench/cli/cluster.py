@@ -14,9 +14,9 @@ from polybench.cli.options import MEASUREMENT_PANEL
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
-    command_line,
     echo,
     exit_code,
+    own_arguments,
     print_and_exit,
     repeats_warnings_of,
     width,
@@ -98,7 +98,7 @@ def run_on_cluster(
         strict=strict,
         parity_check="all" if recheck else "new",
     )
-    header = new_header(command_line(), options.name(metadata), anonymous=options.anonymous)
+    header = new_header(own_arguments(), options.name(metadata), anonymous=options.anonymous)
     _execute(partial(run_on_cluster, cluster_run, header=header), cluster_run, options)
 
 

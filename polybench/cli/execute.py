@@ -11,10 +11,10 @@ from polybench.cli.live import progress_on_stderr
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
-    command_line,
     echo,
     exit_code,
     interrupted_hint,
+    own_arguments,
     parse_columns,
     print_and_exit,
     repeats_warnings_of,
@@ -49,7 +49,7 @@ def execute(
     measure = partial(
         run_study,
         study,
-        header=new_header(command_line(), options.name(metadata), anonymous=options.anonymous),
+        header=new_header(own_arguments(), options.name(metadata), anonymous=options.anonymous),
         strict=strict,
         parity_check="only" if parity_only else "all" if recheck else "new",
     )
@@ -128,7 +128,7 @@ def run_and_render(
             _print_log_tails(result)
         if options.explain:
             with make_progress() as progress:  # the table does not repeat the warnings of the explanation
-                explained = explain_study(result, store, progress, command_line(), requested)
+                explained = explain_study(result, store, progress, own_arguments(), requested)
         line = width(options.output)
         text = render(
             result,
@@ -173,9 +173,7 @@ def _describe_measurement(study: Study) -> str:
 
 
 def _print_log_tails(study: StudyDocument) -> None:
-    """Print the last output of failed workers: it helps to see it at once, but it may contain anything, so that no
-    document records it.
-    """
+    """Print the last lines of failed workers' logs, which no document has, because they may contain anything."""
     from pathlib import Path
 
     from polybench.protocol.process import last_log_lines

@@ -25,49 +25,57 @@ def _frameworks() -> Iterable[str]:
     return FRAMEWORKS
 
 
+NetworkArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NETWORK", help="Network, in place of --model.", autocompletion=model_names, show_default=False
+    ),
+]
+Train = Annotated[
+    bool, typer.Option("--train", help="Export the training program of each engine, with data, weights and loop.")
+]
+Weights = Annotated[bool, typer.Option("--weights", help="Export initial weights and batch order alone.")]
+Framework = Annotated[
+    str | None,
+    typer.Option(
+        "--framework",
+        help="Framework of the network's code: torch, tf, keras, jax, flux or lux.",
+        autocompletion=one_of(_frameworks),
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option(
+        "--steps",
+        min=1,
+        max=1_000_000,
+        help="Training steps, each with a batch, with --train or --weights."
+        f" A program does not time its first {WARMUP_STEPS_PER_BLOCK}.",
+    ),
+]
+ExportOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE|FOLDER",
+        help="File of the network's code, .py or .jl; folder of --train; file of --weights, .npz.",
+        show_default="with --train standard output, without weights and batches",
+    ),
+]
+
+
 @with_options(*WORKLOAD)
 def export(
     context: typer.Context,
     model: str,
     study: Study,
-    network: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NETWORK", help="Network, in place of --model.", autocompletion=model_names, show_default=False
-        ),
-    ] = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="Export the training program of each engine, with data, weights and loop.")
-    ] = False,
-    weights: Annotated[bool, typer.Option("--weights", help="Export initial weights and batch order alone.")] = False,
-    framework: Annotated[
-        str | None,
-        typer.Option(
-            "--framework",
-            help="Framework of the network's code: torch, tf, keras, jax, flux or lux.",
-            autocompletion=one_of(_frameworks),
-        ),
-    ] = None,
-    steps: Annotated[
-        int,
-        typer.Option(
-            "--steps",
-            min=1,
-            max=1_000_000,
-            help="Training steps, each with a batch, with --train or --weights."
-            f" A program does not time its first {WARMUP_STEPS_PER_BLOCK}.",
-        ),
-    ] = 60,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE|FOLDER",
-            help="File of the network's code, .py or .jl; folder of --train; file of --weights, .npz.",
-            show_default="with --train standard output, without weights and batches",
-        ),
-    ] = None,
+    network: NetworkArgument = None,
+    train: Train = False,
+    weights: Weights = False,
+    framework: Framework = None,
+    steps: Steps = 60,
+    output: ExportOutput = None,
 ) -> None:
     """Write a network as plain code of a framework, with its weights.
 

@@ -23,10 +23,10 @@ from polybench.cli.options import (
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
-    command_line,
     echo,
     interrupted_hint,
     layers_exit_code,
+    own_arguments,
     print_and_exit,
     width,
 )
@@ -44,6 +44,62 @@ _ONLY_ALLOCATIONS = {"input", "loader_workers", "augment", "replicas", "top"}
 _ALLOCATIONS = {*WORKLOAD, "timeout", "allocations", "top", "format", "output", "anonymous", "quiet", "verbose"}
 """Options that have an effect with --allocations."""
 
+Sort = Annotated[
+    str,
+    typer.Option(
+        "--sort",
+        help="Order of the rows. network: order of the layers; slowdown: time lost to the baseline.",
+        autocompletion=one_of(("network", "slowdown")),
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+ExpandBlocks = Annotated[
+    bool, typer.Option("--expand-blocks", help="Show every layer inside residual blocks.", rich_help_panel=OUTPUT_PANEL)
+]
+SingleLayer = Annotated[
+    str | None,
+    typer.Option(
+        "--layer",
+        help='Single layer, with --shape, instead of a network: "conv 64->64 3x3 pad 1 relu",'
+        ' "conv 64->64 3x3 depthwise", "attention 8 heads 512 causal".',
+        rich_help_panel=WORKLOAD_PANEL,
+    ),
+]
+InputShape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        help="Input of the single layer: height and width in pixels, 56x56, or positions of a sequence, 256.",
+        rich_help_panel=WORKLOAD_PANEL,
+    ),
+]
+ShowAllocations = Annotated[
+    bool,
+    typer.Option(
+        "--allocations",
+        help="Show the allocation sites of a step instead of times, and which allocations are avoidable.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+Top = Annotated[
+    int,
+    typer.Option(
+        "--top",
+        min=1,
+        help="Sites per configuration with --allocations; csv and json have all.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+ExportFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--export",
+        metavar="DIR",
+        help="Folder to write plain programs of the slowest operation to.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+
 
 @with_options(
     *(name for name in (*WORKLOAD, *MEASUREMENT) if name not in _EXCLUDED),
@@ -55,62 +111,13 @@ def layers(
     options: OutputOptions,
     quick: bool,
     strict: bool,
-    sort: Annotated[
-        str,
-        typer.Option(
-            "--sort",
-            help="Order of the rows. network: order of the layers; slowdown: time lost to the baseline.",
-            autocompletion=one_of(("network", "slowdown")),
-            rich_help_panel=OUTPUT_PANEL,
-        ),
-    ] = "network",
-    expand_blocks: Annotated[
-        bool,
-        typer.Option("--expand-blocks", help="Show every layer inside residual blocks.", rich_help_panel=OUTPUT_PANEL),
-    ] = False,
-    layer: Annotated[
-        str | None,
-        typer.Option(
-            "--layer",
-            help='Single layer, with --shape, instead of a network: "conv 64->64 3x3 pad 1 relu",'
-            ' "conv 64->64 3x3 depthwise", "attention 8 heads 512 causal".',
-            rich_help_panel=WORKLOAD_PANEL,
-        ),
-    ] = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(
-            "--shape",
-            help="Input of the single layer: height and width in pixels, 56x56, or positions of a sequence, 256.",
-            rich_help_panel=WORKLOAD_PANEL,
-        ),
-    ] = None,
-    allocations: Annotated[
-        bool,
-        typer.Option(
-            "--allocations",
-            help="Show the allocation sites of a step instead of times, and which allocations are avoidable.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
-    ] = False,
-    top: Annotated[
-        int,
-        typer.Option(
-            "--top",
-            min=1,
-            help="Sites per configuration with --allocations; csv and json have all.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
-    ] = 10,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Folder to write plain programs of the slowest operation to.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
-    ] = None,
+    sort: Sort = "network",
+    expand_blocks: ExpandBlocks = False,
+    layer: SingleLayer = None,
+    shape: InputShape = None,
+    allocations: ShowAllocations = False,
+    top: Top = 10,
+    export: ExportFolder = None,
     format: TableFormat = "table",
 ) -> None:
     """Time each layer's operations alone (forward, input gradient, weight gradient), engines side by side.
@@ -139,7 +146,7 @@ def layers(
                 study.quick() if quick else study,
                 progress,
                 store=store,
-                header=new_header(command_line(), anonymous=options.anonymous),
+                header=new_header(own_arguments(), anonymous=options.anonymous),
                 strict=strict,
                 expand_blocks=expand_blocks,
                 only_layer=only_layer,

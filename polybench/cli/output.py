@@ -31,14 +31,17 @@ if TYPE_CHECKING:
 Document = TypeVar("Document", bound="AnyDocument")
 
 
-_parsed: list[str] = []
+_arguments: list[str] = []
 
 
-def command_line(arguments: Sequence[str] | None = None) -> list[str]:
-    """Return the arguments that polybench parses, never those of a program that calls it; set them first, if given."""
-    if arguments is not None:
-        _parsed[:] = arguments
-    return [*_parsed]
+def remember_arguments(arguments: Sequence[str]) -> None:
+    """Remember the arguments of the command line."""
+    _arguments[:] = arguments
+
+
+def own_arguments() -> list[str]:
+    """Return the arguments that polybench has parsed, never those of a program that calls it."""
+    return [*_arguments]
 
 
 class OutputOptions(NamedTuple):

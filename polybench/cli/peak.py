@@ -12,8 +12,8 @@ from polybench.cli.output import (
     OutputOptions,
     anonymize_if_requested,
     check_writable,
-    command_line,
     interrupted_hint,
+    own_arguments,
     peak_exit_code,
     print_and_exit,
     width,
@@ -53,7 +53,7 @@ def peak(
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            document = run_peak(study, progress, argv=command_line(), quick=quick, remeasure=remeasure)
+            document = run_peak(study, progress, argv=own_arguments(), quick=quick, remeasure=remeasure)
         # The cache keeps the host name, which is its key.
         text = render(anonymize_if_requested(document, options), format, width=width(options.output))
         hint = interrupted_hint(document.configurations)

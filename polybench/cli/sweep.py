@@ -22,9 +22,9 @@ from polybench.cli.options import (
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
-    command_line,
     echo,
     exit_code,
+    own_arguments,
     print_and_exit,
     repeats_warnings_of,
     width,
@@ -132,7 +132,7 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
 
     if not resume:
         spec = spec._replace(study_file=options.name(spec.study_file))
-        _execute(partial(run_sweep, spec, argv=command_line(), anonymous=options.anonymous), options)
+        _execute(partial(run_sweep, spec, argv=own_arguments(), anonymous=options.anonymous), options)
     selection = select_sweep(spec.axes, spec.command)
     resume_sweep_by_id(find_checkpoint(spec.study, options, SweepCheckpoint, selection), options)
 

@@ -17,9 +17,9 @@ from polybench.cli.options import MEASUREMENT, WORKLOAD, with_options
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
-    command_line,
     echo,
     exit_code,
+    own_arguments,
     parse_columns,
     print_and_exit,
     repeats_warnings_of,
@@ -156,7 +156,7 @@ def measure_pair(
     from polybench.runner.study import run_study
 
     columns = parse_columns(options.columns)
-    header = new_header(command_line(), metadata)
+    header = new_header(own_arguments(), metadata)
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     with interrupts.defer_signals():
         with make_progress(repeats_warnings=repeats_warnings_of(options)) as progress:

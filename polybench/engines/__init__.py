@@ -54,7 +54,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     variants: dict[str, Variant] = {}
     runs_on: str = "CPU"  # `devices`, as text
     devices: tuple[str, ...] = ("cpu",)
-    ran_on: str | None = None  # the last GPU that ran all of its CUDA tests, with the date
+    ran_on: str | None = None  # the last GPU on which `make gpu` ran it, with the date
     # Variables of its workers; `{threads}` in a value stands for the study's threads.
     environment: dict[str, str] = {}
     # Variables of its workers on a GPU, by precision.

@@ -117,9 +117,9 @@ def _worst(comparison: Comparison, step: int, kind: DifferenceKind) -> str:
     """Return the tensor with the largest share of a difference."""
     if kind in ("loss", "batch"):
         return kind if kind == "loss" else comparison.inputs.tensor
-    pairs = [*pairs_of(comparison, step, kind)] or pairs_of(
-        comparison, step - 1, kind
-    )  # only initial statistics differ
+    pairs = [*pairs_of(comparison, step, kind)]
+    if not pairs:  # only the initial statistics differ
+        pairs = [*pairs_of(comparison, step - 1, kind)]
     sizes = {name: float(((a - b) ** 2).sum()) for name, a, b in pairs}
     return max(sizes, key=lambda name: sizes[name])
 

@@ -7,7 +7,9 @@ import os
 import signal
 import threading
 
-from polybench.engines import EngineSpec, Variant
+import msgspec
+
+from polybench.engines import ENGINES, Variant
 from polybench.engines.base import Weights
 from polybench.engines.fake.engine import STEP_SECONDS, FakeEngine
 from polybench.engines.job import SINGLE_RANK, Job, Rank
@@ -95,9 +97,10 @@ class FaultyEngine(FakeEngine):
             os.write(int(os.environ["POLYBENCH_RESPONSES_FD"]), b"malformed message\n")
 
 
-ENGINE = EngineSpec(
-    "faulty_engine:FaultyEngine",
-    "simulated training that fails, or takes another time, on request",
+ENGINE = msgspec.structs.replace(
+    ENGINES["fake"],
+    factory="faulty_engine:FaultyEngine",
+    summary="simulated training that fails, or takes another time, on request",
     variants={
         "bad_message": Variant("sends a malformed message"),
         "crash": Variant("crashes while it is measured"),
@@ -110,11 +113,4 @@ ENGINE = EngineSpec(
         "slow_last_layer": Variant("the last trained layer's weight gradient takes one step time longer"),
         "unavailable": Variant("reports that its framework is not installed"),
     },
-    memory_bytes=64 << 20,
-    startup_seconds=1.0,
-    copies_data=False,
-    computes=False,
-    internal=True,
-    replicas="processes",
-    forward_pass=True,
 )
