@@ -39,7 +39,7 @@ from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, explanation, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.progress import NullProgress
@@ -80,11 +80,11 @@ def edited_document(data: bytes) -> None:
 def use(found: AnyDocument) -> None:
     """Print in every format, draw every figure, compare, merge, explain and report; raise if that fails."""
     kind = kind_of(found.schema)
-    done: list[Callable[[], object]] = [partial(encode, found), partial(anonymize, found, _FOLDER)]
+    done: list[Callable[[], object]] = [partial(encode, found), partial(anonymize, found)]
     if kind == "explanation":
         done += [partial(explanation.render, found, name) for name in EXPLANATION_FORMATS]
     else:
-        done += [partial(render, found, name) for name in (FORMATS if kind == "study" else TABLE_FORMATS)]
+        done += [partial(render, found, name) for name in FORMATS]
     done += [partial(draw, name, found) for name, figure in FIGURES.items() if figure.kind == kind]
     done += [partial(summarize_document, found.id, encode(found), 0.0, kind)] if kind in SUMMARIZE else []
     if isinstance(found, StudyDocument):
@@ -311,7 +311,7 @@ def trace(data: bytes) -> None:
 
 def use_trace(found: TraceSummary | TraceDiffDocument, kind: str) -> None:
     """Print a document of `polybench trace` in every format; raise if that fails."""
-    for name in TABLE_FORMATS:
+    for name in FORMATS:
         render(found, name, kind=kind)
 
 

@@ -1,4 +1,4 @@
-"""Where the gate's time goes: a pytest plugin that writes each test's seconds, and a table of the most expensive ones.
+"""A pytest plugin that writes the seconds of each test, and a table of the most expensive files and fixtures.
 
 `build/durations.csv` has a row per test and per use of a fixture. `pytest --expensive` prints the 30 most expensive
 files and fixtures, as does `python -m tests.durations [FILE]`. The time of a file includes that of its fixtures.

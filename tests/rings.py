@@ -1,6 +1,6 @@
-"""Which cases of engines belong to the wide ring: those that another case of the gate stands for.
+"""The cases of engines in the wide ring, and the case of the gate that stands for each.
 
-`make test-all` and the nightly workflow run them; DESIGN of the rings: CONTRIBUTING.md.
+`make test-all` runs the wide ring (CONTRIBUTING.md, "Tests").
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SMOKE = "test_a_network_with_every_layer_passes_the_parity_check"
 
 
 class Wide(NamedTuple):
-    """Cases of the wide ring: patterns of the test's node ID and of one of its parameters, and what stands for them."""
+    """Cases of the wide ring: patterns of a test's ID and of its parameters, and what stands for them."""
 
     test: str
     case: str
@@ -39,18 +39,18 @@ RULES = (
 )
 
 
-def wide_rule(node: str, parameters: Iterable[str]) -> Wide | None:
-    """Return the rule by which a test with these parameters, and their sequence joined by "-", is a wide one."""
-    cases = [*parameters]
-    return next(
-        (rule for rule in RULES if re.match(rule.test, node) and any(re.fullmatch(rule.case, one) for one in cases)),
-        None,
-    )
+def wide_rule(node: str, case: str) -> Wide | None:
+    """Return the rule by which a test is a wide one; `case` is the ID of its parameters, joined by "-"."""
+    parts = (case, *case.split("-"))
+    for rule in RULES:
+        if re.match(rule.test, node) and any(re.fullmatch(rule.case, part) for part in parts):
+            return rule
+    return None
 
 
 def mark_wide_tests(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of the wide ring."""
     for item in items:
-        case = getattr(item, "callspec", None)
-        if case and wide_rule(item.nodeid, (case.id, *case.id.split("-"))):
+        parameters = getattr(item, "callspec", None)
+        if parameters and wide_rule(item.nodeid, parameters.id):
             item.add_marker(pytest.mark.wide)

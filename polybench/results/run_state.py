@@ -58,7 +58,7 @@ class ConfigurationRun:
     inherited_env_vars: dict[str, str] = field(default_factory=dict)
     """Environment variables of the user that documents record."""
     unrecorded_env_hash: str = ""
-    """One hash of the user's other variables that engines may read; no document has it."""
+    """Hash of the user's other variables that engines may read; no document has it."""
     interpreter: Interpreter = OWN_INTERPRETER
     status: Status = "ok"
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""Whether the CUDA code of an engine has run on a GPU, as `doctor` and studies say it."""
+"""The warning of a study on a GPU about engines whose CUDA code has never run there."""
 
 from __future__ import annotations
 

@@ -1,0 +1,30 @@
+"""The rules of the wide ring: which cases leave the gate, and which stand for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rings import SMOKE, wide_rule
+
+NETWORKS = "tests/engines/test_networks.py"
+
+
+@pytest.mark.parametrize(
+    ("test", "case", "is_wide"),
+    [
+        (f"{NETWORKS}::{SMOKE}", "lux", False),
+        (f"{NETWORKS}::test_published_networks_pass_the_parity_check", "lenet-lux", True),
+        (f"{NETWORKS}::{SMOKE}", "keras+torch", False),
+        (f"{NETWORKS}::test_a_network_with_every_sequence_layer_passes_the_parity_check", "keras+torch", True),
+        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state", "flux", False),
+        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state", "flux+gc_off", True),
+        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state", "torch+channels_last", False),
+        ("tests/engines/test_injected_bugs.py::test_an_injected_bug_fails_for_its_reason", "FewImages-tf", True),
+        ("tests/engines/test_injected_bugs.py::test_an_injected_bug_fails_for_its_reason", "FewImages-torch", False),
+        ("tests/engines/test_optimizers.py::test_every_optimizer_computes_the_canonical_formula", "flux-sgd", True),
+        ("tests/engines/test_optimizers.py::test_every_optimizer_computes_the_canonical_formula", "flux-adamw", False),
+        ("tests/scripts/test_source_text.py::test_hostile_text_stays_in_literals", "lux", False),
+    ],
+)
+def test_a_case_is_wide_if_another_stands_for_it(test: str, case: str, is_wide: bool) -> None:
+    assert (wide_rule(f"{test}[{case}]", case) is not None) == is_wide
