@@ -175,20 +175,36 @@ def own_signals() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_own_folders(tmp_path_factory.mktemp("home"), monkeypatch)
+    return use_own_folders(tmp_path_factory, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The same for fixtures that all tests of a file share; each test still has its own folders."""
     with pytest.MonkeyPatch.context() as patched:
-        yield use_own_folders(tmp_path_factory.mktemp("home"), patched)
+        yield use_own_folders(tmp_path_factory, patched)
 
 
-def use_own_folders(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def use_own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("home")
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("POLYBENCH_RESULTS", str(home / "results"))
     monkeypatch.setenv("POLYBENCH_DATA", str(home / "data"))
     monkeypatch.setenv("NO_COLOR", "1")
+    _share_data(home / "xdg_cache_home/polybench", _run_folder(tmp_path_factory) / "data_caches")
     return home
+
+
+def _run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the temporary folder of the whole run, which the processes of pytest-xdist share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+def _share_data(cache: Path, shared: Path) -> None:
+    """Let all homes have the same caches of data: 730 MB of synthetic images are otherwise written for each study."""
+    cache.mkdir(parents=True)
+    for name in ("epochs", "synthetic"):
+        (shared / name).mkdir(parents=True, exist_ok=True)
+        (cache / name).symlink_to(shared / name)

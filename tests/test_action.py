@@ -55,7 +55,6 @@ class Runner:
             "GITHUB_ENV": str(folder / "env"),
             "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
             "PYTHONPATH": os.pathsep.join([str(folder / "site"), *filter(None, sys.path)]),
-            "XDG_CACHE_HOME": str(folder / "cache"),
             "POLYBENCH_RESULTS": str(folder / "results"),
             "PIP_NO_INDEX": "1",
         }

@@ -37,7 +37,6 @@ def run(tmp_path: Path, package: tuple[Path, list[str]]) -> Run:
     install_row(tmp_path / "site")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)]),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "POLYBENCH_RESULTS": str(tmp_path / "results"),
         "PIP_NO_INDEX": "1",
     }

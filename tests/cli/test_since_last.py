@@ -29,7 +29,6 @@ def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path)
     install_row(tmp_path / "site")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)]),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "PIP_NO_INDEX": "1",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tarfile
 from pathlib import Path
@@ -14,6 +15,13 @@ PER_FILE = 7
 NAMES = ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]
 # The official archives' members are not sorted either.
 SHUFFLED = ["data_batch_4", "test_batch", "data_batch_3", "data_batch_2", "data_batch_5", "data_batch_1"]
+
+
+@pytest.fixture(autouse=True)
+def own_data_caches(own_folders: Path) -> None:
+    """Give each test caches of its own, which it may damage; the other tests share theirs."""
+    for cache in (Path(os.environ["XDG_CACHE_HOME"]) / "polybench").iterdir():
+        cache.unlink()
 
 
 class SmallCifar(NamedTuple):
