@@ -14,7 +14,7 @@ OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,pandas,test
 # A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
 
-.PHONY: docs compare test test-all gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
+.PHONY: docs compare test test-all planted gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
@@ -25,6 +25,9 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED) # with the tests marked slow or wide
 	$(PYTEST) $(ARGS)
+
+planted: $(INSTALLED) # plants every bug of tests/planted; prints those that no test notices
+	$(VENV)/bin/python -m tests.planted $(ARGS)
 
 gpu: # everything that needs a GPU, in build/gpu, within nine minutes; exit code 4 without a GPU
 	$(GPU_PYTHON) -m tests.gpu $(ARGS)
