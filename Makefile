@@ -4,6 +4,7 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 # All tests of a file run in one process, because they share workers, which take seconds to start.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+RINGS := pure simulated process engines julia extras
 PYTEST := $(VENV)/bin/python -m pytest $(PARALLEL)
 LINTERS := "ruff check ." "ruff format --check ." mypy lint-imports vulture
 # Without torch: the index has its oldest version only with several GB of CUDA libraries. OLDEST_EXTRAS can add it.
@@ -14,7 +15,7 @@ OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,pandas,test
 # A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
 
-.PHONY: docs compare test test-all planted gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
+.PHONY: $(RINGS) docs compare test test-all planted gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
@@ -22,6 +23,9 @@ compare: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(PYTEST) -m "not slow" $(ARGS)
+
+$(RINGS): $(INSTALLED) # the tests of a ring (tests/rings.py) that are not wide
+	$(PYTEST) -m "$@ and not wide" $(ARGS)
 
 test-all: $(INSTALLED) # with the tests marked slow or wide
 	$(PYTEST) $(ARGS)

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from polybench.machine.interrupts import SIGNALS
 from tests import julia_depot
-from tests.rings import mark_wide_tests
+from tests.rings import mark_rings, ring
 
 # The engine `faulty`, in this process and in all that it starts.
 PLUGIN = str(Path(__file__).parent / "plugin")
@@ -47,64 +47,34 @@ if "mix_stderr" in inspect.signature(CliRunner.__init__).parameters:
 
 sys.dont_write_bytecode = False  # the value that the variable set in this process
 
-SHARE_ENGINES = (
-    "engines/test_parity.py",
-    "engines/test_variants.py",
-    "engines/flux/test_engine.py",
-    "engines/keras/test_engine.py",
-    "engines/torch/test_engine.py",
-    "engines/tf/test_engine.py",
-    "engines/jax/test_engine.py",
-    "engines/jax/test_flops.py",
-    "engines/jax/test_cuda_programs.py",
-    "engines/test_requirements.py",
-    "engines/test_operations.py",
-    "engines/test_allocation_sites.py",
-    "engines/test_allocations.py",
-    "engines/test_native_allocations.py",
-    "engines/jax/test_cuda_calls.py",
-    "engines/torch/test_cuda_calls.py",
-    "engines/tf/test_cuda_calls.py",
-)
-"""Files whose checks run in the same engine processes (`processes` in `engines/conftest.py`): first those with default
-variables, then those with their own.
-"""
-
-# If two processes share the files (`make test`), the one with the last long file ends alone. The second
-# process needs no Julia at first, because it would only wait for the precompilation.
 LONGEST = (
-    *SHARE_ENGINES,
     "runner/test_study.py",
-    "engines/test_networks.py",
     "scripts/test_plain.py",
-    "engines/flux/test_julia_package.py",
-    "engines/test_optimizers.py",
-    "engines/test_injected_bugs.py",
-    "engines/test_forward_pass.py",
-    "engines/flux/test_parity.py",
-    "engines/flux/test_worker.py",
     "test_notebooks.py",
     "test_examples.py",
     "scripts/test_layer.py",
-    "engines/test_replicas.py",
     "runner/test_layers.py",
     "runner/test_pinning.py",
     "cli/test_cli.py",
     "parity_check/test_check.py",
     "html_report/test_report_browser.py",
 )
-_RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+"""Files that start early: if two processes share the files, the one with the last long file ends alone."""
+
+_RANK = {f"tests/{name}": rank for rank, name in enumerate(("julia", "engines", *LONGEST))}
+
+
+def _scope(node: str) -> str:
+    """Return the tests that one process of pytest-xdist runs: those of an engine share its process, others a file."""
+    if ring(node) == "julia":
+        return "tests/julia"
+    return "tests/engines" if node.startswith("tests/engines/") else node.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_wide_tests(items)
-    items.sort(key=_order)
-
-
-def _order(item: pytest.Item) -> tuple[int, bool]:
-    rank = _RANK.get(item.path, len(LONGEST))
-    return rank, rank < len(LONGEST) and "flux" in item.name
+    mark_rings(items)
+    items.sort(key=lambda item: _RANK.get(_scope(item.nodeid), len(_RANK)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,12 +82,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Distribute files over processes (`--dist loadfile`), but keep those together that share engines."""
     from xdist.scheduler import LoadFileScheduling
 
-    shared = {f"tests/{name}" for name in SHARE_ENGINES}
-
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            return "engines" if file in shared else file
+            return _scope(nodeid)
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 

@@ -1,6 +1,6 @@
-"""The cases of engines in the wide ring, and the case of the gate that stands for each.
+"""The rings of the tests: which tests need what, and which cases are left to the wide ring.
 
-`make test-all` runs the wide ring (CONTRIBUTING.md, "Tests").
+`make pure`, `make engines` and so on run a ring each (CONTRIBUTING.md, "Tests").
 """
 
 from __future__ import annotations
@@ -10,6 +10,18 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
+
+_JULIA_FILES = r"engines/flux/test_(?!julia_files)|importer/test_flux|trace/test_flux_recorder|cli/test_julia_versions"
+
+RINGS = {
+    "julia": rf"({_JULIA_FILES})|engines/test_.*lux|scripts/.*(trains_like.*flux|the_flux_program|julia_example)",
+    "engines": r"(engines|gpu|parity_check|scripts)/",
+    "extras": r"(cluster|importer|trace)/|cli/test_(bisect|history|import|merge|since_last|trace|versions)|test_action",
+    "process": r"(runner|worker|protocol)/|cli/test_(cli|completion|terminal)|test_(examples|packaging|plugins)",
+    "simulated": r"results/|test_simulated_machine|benchmarks/",
+    "pure": r"",
+}
+"""Patterns of tests below `tests`; a test is in the first ring that matches. All but Julia's start no Julia."""
 
 SMOKE = "test_a_network_with_every_layer_passes_the_parity_check"
 """The check that every engine has in the gate."""
@@ -35,6 +47,12 @@ RULES = (
         "tests/engines/test_.*bug", "flux|jax|tf|keras", "each kind of bug in torch: the check does not know the engine"
     ),
     Wide("tests/engines/test_optimizers", "(flux|jax)-(?!adamw).*", "AdamW with a schedule, and every rule in torch"),
+    Wide("tests/scripts/.*trains_like", "dlframeworks|resnet32", "lenet, written by hand in the same way"),
+    Wide("tests/scripts/.*trains_like", r".+\+.+", "the framework without the variant"),
+    Wide("tests/scripts/.*(tokens|any_network)_trains_like", "flux|jax|keras", "torch and tf, and lenet"),
+    Wide("tests/engines/.*published", "flux|jax", "torch and tf, and the network with every layer"),
+    Wide("tests/engines/test_forward_pass", "(flux|jax|keras.*)-sequences", "torch and tf, and the other network"),
+    Wide("tests/importer/test_flux", "resnet32|vit|mobile", "lenet, and a chain with every layer"),
     Wide("tests/engines/.*transformers", "jax", "torch and tf have the same layers, and jax those of `everything`"),
 )
 
@@ -48,9 +66,15 @@ def wide_rule(node: str, case: str) -> Wide | None:
     return None
 
 
-def mark_wide_tests(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests of the wide ring."""
+def ring(node: str) -> str:
+    """Return the ring of a test outside the wide one."""
+    return next(name for name, pattern in RINGS.items() if re.match(f"tests/({pattern})", node))
+
+
+def mark_rings(items: Iterable[pytest.Item]) -> None:
+    """Mark each test with its ring, and those of the wide ring with that as well."""
     for item in items:
+        item.add_marker(ring(item.nodeid))
         parameters = getattr(item, "callspec", None)
         if parameters and wide_rule(item.nodeid, parameters.id):
             item.add_marker(pytest.mark.wide)

@@ -20,11 +20,10 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET
 from polybench.parity_check.check import ParityChecker
-from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.process import WorkerProcess
 from polybench.worker.__main__ import die_with_parent
 from tests.engine_matrix import MISSING_LAYERS
+from tests.engine_workers import FAST_COMPILATION
 from tests.engines import engine_fixtures
 from tests.engines.child import train_lenet
 from tests.worker_sessions import InProcess
@@ -33,17 +32,6 @@ Outcome = dict[str, Any]
 RunLenet = Callable[..., Outcome]
 
 BATCHES, BATCH_SIZE = 4, 8
-REPOSITORY = Path(__file__).parents[2]
-
-FAST_COMPILATION = {"PYTHON_JULIACALL_OPTIMIZE": "0", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-"""Environment without compiler optimizations, for workers that compile many networks and run few steps.
-
-Results are the same. Julia still uses precompiled packages. test_parity.py checks the engines with the
-optimizations that users have.
-"""
-
-TIMEOUT = 240.0
-"""Maximum wait for a worker's answer, in seconds; Julia compiles for minutes on a busy machine."""
 
 MAX_PROCESSES = 10
 """Maximum number of simultaneous processes; an idle one uses some hundred MiB."""
@@ -64,7 +52,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def processes() -> Iterator[Callable[..., Executor]]:
     """`processes(engine, variants, **environment)`: a process shared by all tests with the same arguments.
 
-    The files that share processes are `SHARE_ENGINES` (`tests/conftest.py`), which one pytest process runs.
+    One process of pytest-xdist runs all tests of Julia, and one all others that share these processes.
     """
     started: dict[tuple[str, frozenset[tuple[str, str]]], Executor] = {}  # least recently used first
 
@@ -126,35 +114,6 @@ def run_lenet(problem: Path, processes: Callable[..., Executor]) -> RunLenet:
         return result_or_skip(process.submit(train_lenet, engine, variants, dtype, precision, problem))
 
     return run_lenet
-
-
-Workers = Callable[..., WorkerProcess]
-
-
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """`workers(configuration, **options)`: a worker with its framework loaded; skips the test if it is missing.
-
-    Configurations with the same engine and environment share a process. Options are those of `worker_environment`.
-    """
-    folder = tmp_path_factory.mktemp("workers")
-    started: dict[frozenset[tuple[str, str]], WorkerProcess] = {}
-    with contextlib.ExitStack() as stack:
-
-        def worker(configuration: str, **options: Any) -> WorkerProcess:
-            engine, *variants = configuration.split("+")
-            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants), **options) | FAST_COMPILATION
-            key = frozenset({**environment, "engine": engine}.items())
-            if key not in started:
-                environment |= {"PYTHONPATH": str(REPOSITORY)}
-                started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
-            try:
-                started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
-            except EngineUnavailable as missing:
-                pytest.skip(missing.reason)
-            return started[key]
-
-        yield worker
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.protocol import calls
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
+from tests.engine_workers import TIMEOUT, Workers
 from tests.engines import bug_injection_any_engine
 from tests.engines.bug_injection_any_engine import FORWARD_BUGS, FewImages, TrainingMode
-from tests.engines.conftest import TIMEOUT, Workers
 from tests.example_networks import BIASED, EVERYTHING, PATCHED, SEQUENCES, TEXT
 
 BATCH_SIZE, STEPS = 64, 2

@@ -14,9 +14,9 @@ from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.protocol import calls
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
+from tests.engine_workers import TIMEOUT, Workers
 from tests.engines import bug_injection_any_engine
 from tests.engines.bug_injection_any_engine import BUGS, NoBug
-from tests.engines.conftest import TIMEOUT, Workers
 
 # Drops out pixels and features; the batch for the reference is smaller than the timed one.
 NETWORK = Model(

@@ -30,7 +30,8 @@ from tests.engine_matrix import (
     SEQUENCES_CELLS,
     TEXT_CELLS,
 )
-from tests.engines.conftest import TIMEOUT, Workers, skip_unsupported
+from tests.engine_workers import TIMEOUT, Workers
+from tests.engines.conftest import skip_unsupported
 from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 
 Check = Callable[[str, CheckRequest], ParityCheck]

@@ -14,7 +14,7 @@ from polybench.protocol import calls
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from tests import small_datasets
 from tests.engine_matrix import OPTIMIZER_CASES, OPTIMIZERS
-from tests.engines.conftest import TIMEOUT, Workers
+from tests.engine_workers import TIMEOUT, Workers
 from tests.worker_sessions import InProcess
 
 STEPS = 3

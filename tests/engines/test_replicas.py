@@ -21,7 +21,7 @@ from polybench.parity_check.comparison import float64_tolerance
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from tests import small_datasets
-from tests.engines.conftest import TIMEOUT, Workers
+from tests.engine_workers import TIMEOUT, Workers
 from tests.engines.test_networks import check_resume
 
 DATA_PARALLEL = [name for name, spec in ENGINES.items() if spec.replicas and spec.computes]

@@ -84,6 +84,7 @@ def test_a_chain_is_proven(tmp_path: Path) -> None:
     assert "chain.jl:11: UndefVarError: `undefined` not defined" in message
 
 
+@pytest.mark.wide  # the chain above has its layers
 @pytest.mark.usefixtures("julia")
 @pytest.mark.timeout(300)
 def test_the_chain_of_the_guide_is_proven(tmp_path: Path) -> None:
@@ -107,10 +108,7 @@ def test_code_for_flux_is_the_same_transformer(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("julia")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "network",
-    ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("resnet32", "vit-cifar", "mobile-cifar"))],
-)
+@pytest.mark.parametrize("network", ["lenet", "resnet32", "vit-cifar", "mobile-cifar"])
 def test_a_module_keeps_its_weights_through_flux(network: str, tmp_path: Path) -> None:
     torch_code, net = tmp_path / "first.py", tmp_path / "net.toml"
     printed("export", network, "--framework", "torch", "-o", torch_code)

@@ -1,7 +1,6 @@
 """The plain programs, run like users run them, compared with workers."""
 
 import ast
-import contextlib
 import itertools
 import json
 import os
@@ -17,8 +16,6 @@ import pytest
 from polybench.api.options import build_study
 from polybench.data import synthetic
 from polybench.data.batches import batch_stream
-from polybench.engines import ENGINES
-from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dropout
@@ -27,15 +24,13 @@ from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.planning.shared_files import dataset_of
 from polybench.protocol import calls
-from polybench.protocol.environment import worker_environment
-from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import NETWORKS, TOKEN_MODELS, make_command, make_script, render, script_weights
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests import small_datasets
 from tests.commands import printed
 from tests.configured_julia import configured_julia
-from tests.engines.conftest import FAST_COMPILATION
+from tests.engine_workers import FAST_COMPILATION
 from tests.example_networks import RESNET8
 
 FRAMEWORKS = ("flux", "torch", "tf", "jax", "keras")
@@ -52,25 +47,6 @@ DROPOUT = re.compile(r"(?<=\b[Dd]ropout\()[\d.]+")
 BY_HAND = Path(__file__).parents[2] / "examples" / "flux_by_hand.jl"
 BLOCKS, ONE_BLOCK = "range(1, 6):", "range(1, 2):"
 """Pattern of the blocks per stage in the scripts of `resnet32`: one of five is enough and takes a third of the time."""
-
-
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory):
-    """Provide `workers(engine)`: one process for all networks and variants; skips the test without the engine."""
-    folder, started = tmp_path_factory.mktemp("workers"), {}
-    with contextlib.ExitStack() as stack:
-
-        def worker(engine):
-            if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 1) | FAST_COMPILATION
-                started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
-            try:
-                started[engine].request(calls.load(ENGINES[engine].factory), 120)
-            except EngineUnavailable as missing:
-                pytest.skip(missing.reason)
-            return started[engine]
-
-        yield worker
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from polybench.parity_check.comparison import FLOAT64_TOLERANCE
 from polybench.protocol import calls
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
-from tests.engines.conftest import TIMEOUT, Workers
+from tests.engine_workers import TIMEOUT, Workers
 from tests.worker_sessions import InProcess
 
 STEPS = 3

@@ -18,7 +18,7 @@ from polybench.protocol.calls import Prepared
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from tests import small_datasets
-from tests.engines.conftest import FAST_COMPILATION
+from tests.engine_workers import FAST_COMPILATION
 from tests.runner.test_pinning import allowed_cpus
 
 pytestmark = pytest.mark.slow

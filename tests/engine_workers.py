@@ -1,0 +1,58 @@
+"""Workers of real engines, which all tests share: frameworks take seconds to start, and Julia compiles for minutes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
+from polybench.protocol import calls
+from polybench.protocol.environment import worker_environment
+from polybench.protocol.process import WorkerProcess
+
+REPOSITORY = Path(__file__).parents[1]
+
+FAST_COMPILATION = {"PYTHON_JULIACALL_OPTIMIZE": "0", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+"""Environment without compiler optimizations, for workers that compile many networks and run few steps.
+
+Results are the same. Julia still uses precompiled packages. test_parity.py checks the engines with the
+optimizations that users have.
+"""
+
+TIMEOUT = 240.0
+"""Maximum wait for a worker's answer, in seconds; Julia compiles for minutes on a busy machine."""
+
+
+Workers = Callable[..., WorkerProcess]
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """`workers(configuration, **options)`: a worker with its framework loaded; skips the test if it is missing.
+
+    All tests of configurations with the same engine and environment share a process, and what it has compiled. Options
+    are those of `worker_environment`.
+    """
+    folder = tmp_path_factory.mktemp("workers")
+    started: dict[frozenset[tuple[str, str]], WorkerProcess] = {}
+    with contextlib.ExitStack() as stack:
+
+        def worker(configuration: str, **options: Any) -> WorkerProcess:
+            engine, *variants = configuration.split("+")
+            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants), **options) | FAST_COMPILATION
+            key = frozenset({**environment, "engine": engine}.items())
+            if key not in started:
+                environment |= {"PYTHONPATH": str(REPOSITORY)}
+                started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
+            try:
+                started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
+            except EngineUnavailable as missing:
+                pytest.skip(missing.reason)
+            return started[key]
+
+        yield worker
