@@ -41,28 +41,20 @@ def test_there_are_seven_notebooks() -> None:
 
 
 @each
-def test_outputs_are_not_committed(path: Path) -> None:
+def test_a_notebook_has_no_outputs_predictions_before_figures_and_only_the_public_interface(path: Path) -> None:
     kept = [cell["id"] for _, cell in cells(path, "code") if cell["outputs"] or cell["execution_count"]]
     assert not kept, "clear all outputs, then save"
-
-
-@each
-def test_a_prediction_comes_before_measurements_and_figures(path: Path) -> None:
     asked = positions(path, "markdown", "^## Predict")[0]
     written = positions(path, "code", r"guess = ")[0]
     measured = positions(path, "code", r"result = ")[0]
     drawn = positions(path, "code", r"\.plot\(|go\.Figure\(")
     assert asked < written < measured < drawn[0]
-
-
-@each
-def test_notebooks_use_only_the_public_interface(path: Path) -> None:
     code = "\n".join("".join(cell["source"]) for _, cell in cells(path, "code"))
     assert set(re.findall(r"\bpolybench\.(\w+)\(", code)) <= set(polybench.__all__)
     assert not re.search(r"polybench\._|\._[a-z]", code)
 
 
-@pytest.mark.slow  # each starts a kernel and its workers
+@pytest.mark.wide  # each starts a kernel and its workers
 @each
 def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute every cell with the engine `fake`; every figure must have content."""

@@ -24,8 +24,6 @@ NNlib = "872c559c-99b0-510c-b3b7-b6c96a88d5cd"
 LinearAlgebra = "37e2e46d-f89d-539d-b4ee-838fcccc9c8e"
 """
 
-pytestmark = pytest.mark.slow
-
 
 def need(*frameworks: str) -> None:
     """Skip the test if a framework is not installed, without importing it."""
@@ -70,6 +68,7 @@ def numbers(text: str, after: str) -> list[float]:
     return [float(number) for number in re.findall(after + r"[^\d\n]*?([\d.]+(?:e[-+]\d+)?)", text)]
 
 
+@pytest.mark.wide
 def test_a_row_of_an_embedding_has_half_of_its_v_in_keras(tmp_path: Path) -> None:
     need("keras", "tensorflow")
     (published,) = blocks("keras_adam", "text")
@@ -80,6 +79,7 @@ def test_a_row_of_an_embedding_has_half_of_its_v_in_keras(tmp_path: Path) -> Non
         assert sparse_step == pytest.approx(dense_step * 2**0.5, rel=1e-4)
 
 
+@pytest.mark.wide
 def test_tensorflows_variance_is_further_from_exact_the_more_pixels(tmp_path: Path) -> None:
     need("tensorflow")
     (published,) = blocks("tensorflow_moments", "text")
@@ -89,6 +89,7 @@ def test_tensorflows_variance_is_further_from_exact_the_more_pixels(tmp_path: Pa
         assert errors[-1] > 20 * pairwise[-1]
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc only")
 def test_retaining_memory_avoids_page_faults_in_pytorch(tmp_path: Path) -> None:
     need("torch")
@@ -98,17 +99,20 @@ def test_retaining_memory_avoids_page_faults_in_pytorch(tmp_path: Path) -> None:
     assert f"GLIBC_TUNABLES={RETAIN} " in blocks("pytorch_malloc", "sh")[0]
 
 
+@pytest.mark.wide
 def test_nnlibs_max_pooling_gives_the_gradient_to_a_smaller_value(julia: list[str]) -> None:
     output = run_julia(julia, "nnlib_maxpool")
     assert output.endswith("Float32[1.0, 0.0, 0.0, 0.0]\n")
     assert output == blocks("nnlib_maxpool", "text")[0]
 
 
+@pytest.mark.wide
 def test_nnlibs_weight_gradient_uses_one_core(julia: list[str]) -> None:
     (used,) = numbers(run_julia(julia, "nnlib_conv_filter"), "weight gradient:")
     assert used < 1.2
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("page", "printed"), [("nnlib_col2im", "col2im! takes"), ("nnlib_attention", "softmax alone:")]
 )
@@ -116,10 +120,10 @@ def test_programs_with_times_run_alone(julia: list[str], page: str, printed: str
     assert numbers(run_julia(julia, page), printed)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_text_has_versions_a_program_and_what_was_excluded(page: str) -> None:
-    text = (FOLDER / f"{page}.md").read_text("utf-8")
-    assert len(blocks(page, "(?:python|julia)")) == 1
-    assert "**What was excluded**" in text
-    assert re.search(r"\d+\.\d+\.\d+", text)
-    assert f"]({page}.md)" in (FOLDER / "index.md").read_text("utf-8")
+def test_each_text_has_versions_a_program_and_what_was_excluded() -> None:
+    for page in PAGES:
+        text = (FOLDER / f"{page}.md").read_text("utf-8")
+        assert len(blocks(page, "(?:python|julia)")) == 1, page
+        assert "**What was excluded**" in text, page
+        assert re.search(r"\d+\.\d+\.\d+", text), page
+        assert f"]({page}.md)" in (FOLDER / "index.md").read_text("utf-8"), page
