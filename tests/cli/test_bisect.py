@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,72 +21,79 @@ from tests.commands import refused
 from tests.simulated_machine import Machine, Script
 from tests.versioned_package import git, install_row, write_package
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 FAST = (
     *("--engines", "small", "--data", "synthetic", "--batch-size", "16", "--threads", "1", "--no-metrics"),
     *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "3", "--format", "json"),
 )
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> tuple[Path, list[str]]:
-    folder = tmp_path / "small-engine"
-    return folder, write_package(folder, [1.0, 1.0, 1.0, 1.5, 1.5, 1.5])
+class Search(NamedTuple):
+    """A finished search for the slow commit, the fourth of six."""
+
+    folder: Path
+    commits: list[str]
+    document: dict[str, Any]
+    variables: dict[str, str]
+
+    def again(self, results: Path) -> subprocess.CompletedProcess[str]:
+        """Search with the saved studies in this folder."""
+        arguments = ("bisect", self.commits[0], "main", "--checkout", self.folder / "package", *FAST)
+        command = [sys.executable, "-m", "polybench", *map(str, arguments), "--results", str(results)]
+        environment = os.environ | self.variables
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=self.folder)
 
 
-@pytest.fixture
-def run(tmp_path: Path, package: tuple[Path, list[str]]) -> Run:
-    install_row(tmp_path / "site")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)]),
-        "POLYBENCH_RESULTS": str(tmp_path / "results"),
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory, shared_folders: Path) -> Search:
+    folder = tmp_path_factory.mktemp("search")
+    install_row(folder / "site")
+    variables = {
+        "PYTHONPATH": os.pathsep.join([str(folder / "site"), *filter(None, sys.path)]),
+        "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],  # with the commits' environments
         "PIP_NO_INDEX": "1",
     }
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "polybench", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-
-    return run
-
-
-def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(
-    run: Run, package: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    folder, commits = package
-    arguments = ("bisect", commits[0], "main", "--checkout", folder, *FAST)
-    done = run(*arguments)
+    search = Search(folder, write_package(folder / "package", [1.0, 1.0, 1.0, 1.5, 1.5, 1.5]), {}, variables)
+    done = search.again(folder / "results")
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    return search._replace(document=json.loads(done.stdout))
+
+
+@pytest.fixture
+def results(searched: Search, tmp_path: Path) -> Path:
+    """Return a copy of the search's saved studies."""
+    return shutil.copytree(searched.folder / "results", tmp_path / "results")
+
+
+def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(searched: Search, results: Path) -> None:
+    document, commits = searched.document, searched.commits
     assert document["version"] == commits[3][:12]
     assert document["previous"] == commits[2][:12]
     assert document["description"] == "Commit 3"
     assert document["ci95"][0] < 1.5 < document["ci95"][1]
     assert len(document["pairs"]) <= 1.5 * 2.33 + 6
-    studies = {*(tmp_path / "results").glob("*.json")}
-    again = run(*arguments)
-    assert json.loads(again.stdout) == document
-    assert {*(tmp_path / "results").glob("*.json")} == studies
+    studies = {*results.glob("*.json")}
+    assert json.loads(searched.again(results).stdout) == document
+    assert {*results.glob("*.json")} == studies
     newest = max(studies, key=lambda path: path.name)
     newest.unlink()  # as if the search had been interrupted before the last pair
-    resumed = run(*arguments)
-    assert json.loads(resumed.stdout)["version"] == document["version"]
-    assert len({*(tmp_path / "results").glob("*.json")} - studies) >= 1
+    assert json.loads(searched.again(results).stdout)["version"] == document["version"]
+    assert len({*results.glob("*.json")} - studies) >= 1
 
 
-def test_a_pair_that_was_interrupted_is_measured_again(
-    run: Run, package: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    folder, commits = package
-    arguments = ("bisect", commits[0], "main", "--checkout", folder, *FAST)
-    run(*arguments)
-    newest = max((tmp_path / "results").glob("*.json"), key=lambda path: path.name)
+def test_a_pair_that_was_interrupted_is_measured_again(searched: Search, results: Path) -> None:
+    newest = max(results.glob("*.json"), key=lambda path: path.name)
     saved = json.loads(newest.read_text("utf-8"))
     saved["results"][1]["status"] = "interrupted"  # after some of its steps
     newest.write_text(json.dumps(saved), "utf-8")
-    resumed = run(*arguments)
+    resumed = searched.again(results)
     assert resumed.returncode == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["version"] == commits[3][:12]
+    assert json.loads(resumed.stdout)["version"] == searched.commits[3][:12]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> tuple[Path, list[str]]:
+    folder = tmp_path / "small-engine"
+    return folder, write_package(folder, [1.0, 1.0, 1.0, 1.5])
 
 
 def test_ends_that_are_not_two_commits_of_one_history_are_refused(package: tuple[Path, list[str]]) -> None:
@@ -122,8 +131,12 @@ VERSIONS = [str(number) for number in range(65)]
 
 @pytest.mark.parametrize(
     ("machine", "processes"),
-    [({}, 5), ({"drift": 0.02}, 5), ({"bursts": 0.1}, 5), ({"slow_processes": 0.05}, 16)],
-    ids=["steady", "drifting", "busy", "bimodal"],
+    [
+        pytest.param({}, 5, id="steady"),
+        pytest.param({"drift": 0.02}, 5, id="drifting", marks=pytest.mark.wide),
+        pytest.param({"bursts": 0.1}, 5, id="busy", marks=pytest.mark.wide),
+        pytest.param({"slow_processes": 0.05}, 16, id="bimodal", marks=pytest.mark.wide),
+    ],
 )
 def test_one_slow_commit_of_64_is_found_on_a_simulated_machine(machine: dict[str, float], processes: int) -> None:
     right = wrong = 0
