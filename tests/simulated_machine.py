@@ -54,6 +54,7 @@ from polybench.runner.checkpoint import SweepSpec
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
 from polybench.runner.sweep import run_sweep
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
 from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument
@@ -182,7 +183,7 @@ class Machine:
             (state, "IdleWait", idle_wait),
             (shared_files, "write", _shared_files),
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
-            (sweep, "new_header", lambda *_, **__: _header()),
+            (sweep, "new_header", _header),
             (handler, "read_rss", lambda: _RSS),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),
         ]  # fmt: skip
@@ -433,9 +434,12 @@ def _this_header() -> DocumentHeader:
     return prepare.new_header()
 
 
-def _header() -> DocumentHeader:
+def _header(
+    argv: Sequence[str] = (), study_file: StudyFileMetadata = NO_METADATA, *, anonymous: bool = False
+) -> DocumentHeader:
     """Return a header with a new ID: reading the real machine would take longer than a simulated study."""
-    return msgspec.structs.replace(_this_header(), id=f"20250101-000000-{next(_IDS):04x}")
+    own: dict[str, Any] = {"argv": [] if anonymous else list(argv), "study_file": study_file, "anonymous": anonymous}
+    return msgspec.structs.replace(_this_header(), id=f"20250101-000000-{next(_IDS):04x}", **own)
 
 
 _IDS = iter(range(1 << 16))

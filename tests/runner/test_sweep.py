@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests.runner.studies import FAST, RecordingProgress, interrupt_at, kill_at
+from tests.simulated_machine import Machine, Script
 
 FIELDS = FAST | {"processes": 2, "rounds_per_process": 1, "parity": False, "metrics": False}
 SPEC = SweepSpec(Study(engines=("fake", "fake+slow"), **FIELDS), {"batch_size": [8, 16, 32]})
@@ -38,6 +39,14 @@ COMMAND = [
     *("--no-parity", "--no-metrics", "--quiet"),
 ]
 
+
+@pytest.fixture
+def simulated_machine() -> Iterator[None]:
+    with Machine().simulate({"fake": Script(0.002), "fake+slow": Script(0.008)}):
+        yield
+
+
+simulated = pytest.mark.usefixtures("simulated_machine")
 STAGE = "point 2 of .*process 2 of 2: starting"
 
 
@@ -71,6 +80,7 @@ def turns(stages: list[str]) -> list[list[str]]:
     return [[found[1] for found in started if found and found[2] == turn] for turn in "12"]
 
 
+@simulated
 def test_points_are_measured_in_turns(tmp_path: Path) -> None:
     outcome = run_sweep(SPEC, listener := RecordingProgress(), store=None)
     assert [one.point.values["batch_size"] for one in outcome.finished] == [8, 16, 32]
@@ -117,6 +127,7 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
     assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == CheckpointStore(tmp_path).ids() == []
 
 
+@simulated
 @pytest.mark.parametrize("command", [lambda _: [*COMMAND, "--resume"], lambda _: ["resume", "last", "--quiet"]])
 def test_a_sweep_is_resumed_by_its_command_or_its_id(command: Callable[[str], list[str]], tmp_path: Path) -> None:
     id = stop(tmp_path)
@@ -131,6 +142,7 @@ def test_a_sweep_is_resumed_by_its_command_or_its_id(command: Callable[[str], li
         find_resumable("last", Store(tmp_path))
 
 
+@simulated
 def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(spec: SweepSpec, _: Any, **arguments: Any) -> Any:
         return run_sweep(spec, interrupt_at(STAGE), **arguments)
@@ -145,21 +157,23 @@ def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatc
     assert [row["id"] for row in listed if row["kind"] == "sweep"] == [id]
 
 
+@simulated
 def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
     stop(tmp_path, SweepSpec(SPEC.study, {"batch_size": [1, 16]}, "overhead"))
     done = invoke("resume", "last", "--results", str(tmp_path), "--format", "json", "--quiet")
     assert json.loads(done.stdout)["schema"] == "polybench.overhead/2"
 
 
+@simulated
 def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
     sweeps, store = CheckpointStore(tmp_path), Store(tmp_path)
     point = sweeps.read(sweeps.read(id, SweepCheckpoint).started[2], StudyCheckpoint)
     before = point.settings.data_sha256
-    point.settings.data_sha256 = "0" * 64
+    point.settings.data_sha256 = "9" * 64
     sweeps.write(point)
     message = (
-        rf"cannot resume {id}: data_sha256 was 0\S*, now {before}: start over with `polybench sweep --batch-size 8"
+        rf"cannot resume {id}: data_sha256 was 9\S*, now {before}: start over with `polybench sweep --batch-size 8"
     )
     with pytest.raises(BadInput, match=message):
         resume_sweep(id, listener := RecordingProgress(), store=store)
@@ -175,6 +189,7 @@ def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp
     assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
 
 
+@simulated
 def test_discarding_a_sweep_deletes_the_checkpoints_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path)
     assert invoke("resume", id, "--discard", "--results", str(tmp_path)).exit_code == 0
@@ -182,6 +197,7 @@ def test_discarding_a_sweep_deletes_the_checkpoints_of_its_points(tmp_path: Path
     assert len(documents(tmp_path)) == 3
 
 
+@simulated
 def test_a_point_without_a_checkpoint_and_a_document_is_measured_again(tmp_path: Path) -> None:
     id = stop(tmp_path)
     lost = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started[1]
@@ -192,6 +208,7 @@ def test_a_point_without_a_checkpoint_and_a_document_is_measured_again(tmp_path:
     assert all(len(result.nested_step_times) == 2 for one in outcome.finished for result in one.document.results)
 
 
+@simulated
 def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> None:
     folder = CheckpointStore(tmp_path).folder / "20990101-000000-abcd"
     folder.mkdir(parents=True)
@@ -204,6 +221,7 @@ def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> No
     assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
 
 
+@simulated
 def test_a_point_with_a_corrupt_checkpoint_starts_over(tmp_path: Path) -> None:
     id = stop(tmp_path)
     checkpoints = CheckpointStore(tmp_path)
