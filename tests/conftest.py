@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
 from polybench.machine.interrupts import SIGNALS
-from tests import julia_depot
+from tests import engine_workers, julia_depot
 from tests.rings import mark_rings, ring
 
 # The engine `faulty`, in this process and in all that it starts.
@@ -87,6 +87,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return _scope(nodeid)
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+workers = engine_workers.workers
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
