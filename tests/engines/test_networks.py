@@ -65,7 +65,7 @@ def task(name: str, model: Model, batch_size: int, steps: int, folder: Path) -> 
     files = small_datasets.files(
         folder, small_datasets.dataset((steps + 1) * batch_size, model=model), batch_size, model
     )
-    workload = Workload(model.name, "noise", batch_size, model.optimizer, "fp32", 2)
+    workload = Workload(model.name, "noise", batch_size, model.optimizer, "fp32", 1)
     job = Job(model, workload, "cpu", "float32", tuple(name.split("+")[1:]))
     return CheckRequest(job, files.weights, files.epoch, steps, TIMEOUT)
 
