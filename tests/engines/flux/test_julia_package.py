@@ -34,15 +34,19 @@ class JuliaTests(NamedTuple):
     studies: Path
 
 
-@pytest.fixture(scope="module")
-def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
-    """Run Julia's tests with -O0, which compiles faster and computes the same; no test asserts a time."""
+def run_tests(file: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a file of Julia's tests with -O0, which compiles faster and computes the same; no test asserts a time."""
     julia, folder = configured_julia(), package_folder()
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "--threads=2", "-O0"]
-    command.append(str(folder / "test" / "runtests.jl"))
+    command.append(str(folder / "test" / file))
+    own = {"JULIA_LOAD_PATH": f"@:{folder}:@stdlib", **variables}
+    return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1180, check=False)
+
+
+@pytest.fixture(scope="module")
+def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
     studies = tmp_path_factory.mktemp("studies")
-    own = {"JULIA_LOAD_PATH": f"@:{folder}:@stdlib", "POLYBENCH_STUDY_FOLDER": str(studies)}
-    run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1180, check=False)
+    run = run_tests("runtests.jl", POLYBENCH_STUDY_FOLDER=str(studies), POLYBENCH_WITHOUT_JET="1")
     return JuliaTests(run, studies)
 
 
@@ -51,6 +55,15 @@ def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
 @pytest.mark.timeout(1200)  # compiles everything again
 def test_julia_package(julia_tests: JuliaTests) -> None:
     assert julia_tests.run.returncode == 0, julia_tests.run.stdout + julia_tests.run.stderr
+
+
+@pytest.mark.wide  # infers types for minutes
+@pytest.mark.timeout(1200)
+def test_jet_finds_no_error() -> None:
+    configured_julia("JET")
+    run = run_tests("jet.jl")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "JET has tested the package" in run.stdout
 
 
 @pytest.mark.slow
