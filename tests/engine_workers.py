@@ -35,17 +35,17 @@ Workers = Callable[..., WorkerProcess]
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """`workers(configuration, **options)`: a worker with its framework loaded; skips the test if it is missing.
 
-    All tests of configurations with the same engine and environment share a process, and what it has compiled. Options
+    All tests of configurations with the same engine, options and environment share a process, and what it has compiled. Options
     are those of `worker_environment`.
     """
     folder = tmp_path_factory.mktemp("workers")
-    started: dict[frozenset[tuple[str, str]], WorkerProcess] = {}
+    started: dict[frozenset[tuple[str, Any]], WorkerProcess] = {}
     with contextlib.ExitStack() as stack:
 
         def worker(configuration: str, **options: Any) -> WorkerProcess:
             engine, *variants = configuration.split("+")
             environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants), **options) | FAST_COMPILATION
-            key = frozenset({**environment, "engine": engine}.items())
+            key = frozenset({**environment, **options, "engine": engine}.items())
             if key not in started:
                 environment |= {"PYTHONPATH": str(REPOSITORY)}
                 started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
