@@ -35,8 +35,8 @@ Workers = Callable[..., WorkerProcess]
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """`workers(configuration, **options)`: a worker with its framework loaded; skips the test if it is missing.
 
-    All tests of configurations with the same engine, options and environment share a process, and what it has compiled. Options
-    are those of `worker_environment`.
+    All tests of configurations with the same engine, options and environment share a process, and what it has compiled.
+    Options are those of `worker_environment`.
     """
     folder = tmp_path_factory.mktemp("workers")
     started: dict[frozenset[tuple[str, Any]], WorkerProcess] = {}
