@@ -51,6 +51,8 @@ RULES = (
     Wide("tests/scripts/.*trains_like", r".+\+.+", "the framework without the variant"),
     Wide("tests/scripts/.*(tokens|any_network)_trains_like", "flux|jax|keras", "torch and tf, and lenet"),
     Wide("tests/engines/.*published", "flux|jax", "torch and tf, and the network with every layer"),
+    Wide("tests/engines/test_forward_pass", r"(torch|tf)\+.+", "the engine alone; test_parity trains with the variant"),
+    Wide("tests/engines/test_operations.*(vision|decoder)", "jax", "torch and tf, and jax's other operations"),
     Wide("tests/engines/test_forward_pass", "(flux|jax|keras.*)-sequences", "torch and tf, and the other network"),
     Wide("tests/importer/test_flux", "resnet32|vit|mobile", "lenet, and a chain with every layer"),
     Wide("tests/engines/.*transformers", "jax", "torch and tf have the same layers, and jax those of `everything`"),
