@@ -18,7 +18,7 @@ OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # the fake CUDA.jl stays in its 
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
 def test_a_network_passes_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
-    parity = check(f"{MODULE}:StandInEngine", EVERYTHING)
+    parity = check(f"{MODULE}:StandInEngine", LENET)
     assert parity.status == "pass", parity.reason
 
 
@@ -38,6 +38,6 @@ def test_weights_and_batches_are_on_the_device(fixture: EngineFixture) -> None:
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
 def test_more_networks_pass_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
-    for model in (LENET, SEQUENCES, PATCHED, TEXT):
+    for model in (EVERYTHING, SEQUENCES, PATCHED, TEXT):  # compiled for minutes
         parity = check(f"{MODULE}:StandInEngine", model)
         assert parity.status == "pass", (model.name, parity.reason)
