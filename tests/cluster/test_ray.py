@@ -429,6 +429,7 @@ def test_node_killed_during_a_study_is_replaced(nodes: Nodes, tmp_path: Path, mo
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.wide  # starts a cluster of real nodes; the simulated one has the message
 def test_node_with_another_polybench_is_rejected_unless_uploaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
