@@ -148,6 +148,13 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     return use_own_folders(tmp_path_factory, monkeypatch)
 
 
+@pytest.fixture
+def own_data_caches(own_folders: Path) -> None:
+    """Give the test caches of data of its own, which it may damage or count."""
+    for cache in (own_folders / "xdg_cache_home/polybench").iterdir():
+        cache.unlink()
+
+
 @pytest.fixture(scope="module")
 def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The same for fixtures that all tests of a file share; each test still has its own folders."""

@@ -56,6 +56,7 @@ RULES = (
     Wide("tests/engines/test_forward_pass", "(flux|jax|keras.*)-sequences", "torch and tf, and the other network"),
     Wide("tests/engines/flux/test_worker", "POLYBENCH_COLD_START=yes", "the start with cached code"),
     Wide("tests/benchmarks/test_baselines", "flux|tf|keras", "torch"),
+    Wide("tests/importer/.*every_plain_program", "(?!lenet).*", "lenet, and modules with each layer"),
     Wide("tests/importer/test_flux.*keeps_its_weights", ".*", "a transformer that goes through Flux, with its proof"),
     Wide("tests/engines/.*transformers", "jax", "torch and tf have the same layers, and jax those of `everything`"),
 )

@@ -81,6 +81,7 @@ def test_all_test_images_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(images[-1, -1] * 255, dataset.images[-1])
 
 
+@pytest.mark.usefixtures("own_data_caches")
 def test_an_epoch_is_cached_by_data_order_and_batch_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Path] = []
 
