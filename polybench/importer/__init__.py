@@ -63,7 +63,7 @@ def run_import(file: Path, name: str, input_shape: Shape | None, folder: Path, t
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, msgspec.json.encode(request).decode()],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "POLYBENCH_PARENT": str(os.getpid())},
         )  # fmt: skip
         try:
             process.wait(timeout)

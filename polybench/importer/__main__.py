@@ -16,16 +16,18 @@ import numpy as np
 
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.importer import ERROR, LOADED, RESULT, UNAVAILABLE, WEIGHTS, ImportRequest, translate_model
-from polybench.importer.errors import as_bad_input
+from polybench.importer.errors import as_bad_input, with_interrupts
+from polybench.worker.__main__ import die_with_parent
 
 
 def main(request: ImportRequest) -> None:
     """Write the document and the weights into the request's folder, or the error."""
-    folder = Path(request.folder)
+    folder, file, name = Path(request.folder), Path(request.file), request.name
     try:
-        model = _load(Path(request.file), request.name)
-        (folder / LOADED).touch()
-        document, weights = translate_model(model, request.input_shape, folder, Path(request.file), request.name)
+        with with_interrupts(file, name):
+            model = _load(file, name)
+            (folder / LOADED).touch()
+            document, weights = translate_model(model, request.input_shape, folder, file, name)
     except BadInput as error:
         (folder / ERROR).write_text(str(error), "utf-8")
         return
@@ -63,4 +65,5 @@ def _load(file: Path, name: str) -> Any:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     main(msgspec.json.decode(sys.argv[1], type=ImportRequest))

@@ -38,13 +38,29 @@ def one_line(text: str) -> str:
 
 @contextlib.contextmanager
 def as_bad_input(file: Path | None, name: str) -> Iterator[None]:
-    """Turn any error of the user's program into BadInput with its line in the file, else with the model's name."""
+    """Turn any error of the user's program into BadInput with its line in the file, else with the model's name.
+
+    A KeyboardInterrupt may be that of Ctrl-C; see `with_interrupts`.
+    """
     try:
         yield
-    except PolybenchError:
+    except (PolybenchError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"{_place(error, file, name)}: {describe(error)}") from error
+    except BaseException as error:
+        raise _bad_input(error, file, name) from error
+
+
+@contextlib.contextmanager
+def with_interrupts(file: Path, name: str) -> Iterator[None]:
+    """Turn a KeyboardInterrupt into BadInput as well, in a process that Ctrl-C does not reach: the file raised it."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise _bad_input(error, file, name) from error
+
+
+def _bad_input(error: BaseException, file: Path | None, name: str) -> BadInput:
+    return BadInput(f"{_place(error, file, name)}: {describe(error)}")
 
 
 def _place(error: BaseException, file: Path | None, name: str) -> str:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from polybench.errors import BadInput, ConfigurationFailed
 from polybench.importer import run_import
 from polybench.importer.errors import as_bad_input
+from tests.processes import becomes_true, have_ended
 
 _UNPRINTABLE = """class Unprintable(Exception):
     def __str__(self):
         raise ValueError
 raise Unprintable"""
+
+
+_INTERRUPTED_FORWARD = """import torch
+class net(torch.nn.Conv2d):
+    def __init__(self): super().__init__(3, 4, 3)
+    def forward(self, x): raise KeyboardInterrupt("in the forward pass")"""
 
 
 def run(code: str) -> str:
@@ -37,6 +47,8 @@ def run(code: str) -> str:
         (_UNPRINTABLE, "model.py:4: Unprintable"),
         ("{}['submodule']", "model.py:1: KeyError: 'submodule'"),
         ("raise ValueError('long ' * 1000)", "model.py:1: ValueError: long long"),
+        ("raise BaseException('stop')", "model.py:1: BaseException: stop"),
+        ("raise GeneratorExit", "model.py:1: GeneratorExit"),
     ],
 )
 def test_an_error_is_one_line_with_the_line_of_the_file(code: str, message: str) -> None:
@@ -60,6 +72,11 @@ def test_an_error_outside_of_the_file_has_the_name_of_the_model() -> None:
     assert str(error.value) == "model.py:Net: KeyError: 'submod_1'"
 
 
+def test_an_interrupt_in_this_process_is_that_of_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt), as_bad_input(Path("model.py"), "Net"):
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "message"),
     [
@@ -72,6 +89,13 @@ def test_an_error_outside_of_the_file_has_the_name_of_the_model() -> None:
         ("import os; os.kill(os.getpid(), 9)", ConfigurationFailed, "model.py: the process was killed by SIGKILL"),
         ("net = 1", BadInput, "int is not a model: expected a torch.nn.Module or a keras.Model"),
         ("def net(): assert 1 == 2", BadInput, "model.py:1: def net(): assert 1 == 2: AssertionError"),
+        ("\nraise KeyboardInterrupt", BadInput, "model.py:2: raise KeyboardInterrupt: KeyboardInterrupt"),
+        (
+            "import os\ndef net(): os.kill(os.getpid(), 2)",
+            BadInput,
+            "model.py:2: def net(): os.kill(os.getpid(), 2): K",
+        ),
+        (_INTERRUPTED_FORWARD, BadInput, "model.py:4: KeyboardInterrupt: in the forward pass"),
     ],
 )
 def test_a_process_that_ends_early_is_an_error(code: str, kind: type[Exception], message: str, tmp_path: Path) -> None:
@@ -80,3 +104,22 @@ def test_a_process_that_ends_early_is_an_error(code: str, kind: type[Exception],
     with pytest.raises(kind) as error:
         run_import(file, "net", (3, 8, 8), tmp_path, timeout=60)
     assert message in str(error.value)
+
+
+def test_the_process_ends_with_its_parent(tmp_path: Path) -> None:
+    """A parent that is killed cannot stop a file that does not end."""
+    file, number = tmp_path / "model.py", tmp_path / "number"
+    file.write_text(f"import os, time\nopen({str(number)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    code = "import sys; from pathlib import Path; from polybench.importer import run_import\n"
+    code += "run_import(Path(sys.argv[1]), 'net', (3, 8, 8), Path(sys.argv[2]), timeout=600)"
+    parent = subprocess.Popen([sys.executable, "-c", code, str(file), str(tmp_path)])
+    try:
+        assert becomes_true(lambda: number.exists() and number.read_text())
+        child = psutil.Process(int(number.read_text()))
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        assert have_ended([child])
+    finally:
+        child.kill()
