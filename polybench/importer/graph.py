@@ -56,6 +56,22 @@ class Source(NamedTuple):
         return BadInput(f"{self.place}: {self.operation}: {problem}")
 
 
+def not_tokens(name: str, count: int) -> BadInput:
+    """Return the error of a model whose input is one axis of numbers that are no tokens."""
+    return BadInput(
+        f"{name}: the input has {count} numbers, which polybench takes for tokens: expected an embedding first, or"
+        f" features of shape (1, {count}), --input 1x{count}, and a flatten layer"
+    )
+
+
+def several_outputs(names: Sequence[str]) -> str:
+    """Return why a model with outputs of these names is refused."""
+    return (
+        f"{len(names)} outputs, {', '.join(names)}: expected one, the logits, because a network has one loss: return"
+        " only the logits"
+    )
+
+
 _numbers = itertools.count()
 """The order of operations in the program."""
 
@@ -170,10 +186,7 @@ def build(
     if len(start.shape) == 3 and start.shape[0] not in (1, 3):
         raise BadInput(f"{name}: the input has {start.shape[0]} channels: expected images of 1 or 3")
     if len(start.shape) == 1 and not isinstance(layers[0], Embedding):
-        raise BadInput(
-            f"{name}: the input has {start.shape[0]} numbers, which polybench takes for tokens: expected an embedding"
-            f" first, or features of shape (1, {start.shape[0]}) and a flatten layer"
-        )
+        raise not_tokens(name, start.shape[0])
     image_count("test", start.shape)  # BadInput if a single input is too large for any data
     model = Model(
         name=name,

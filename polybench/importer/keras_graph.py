@@ -22,7 +22,18 @@ from polybench.engines.shared.keras_layers import Network
 from polybench.engines.shared.keras_layout import flattened_shapes, from_keras, tables
 from polybench.errors import BadInput, PolybenchError
 from polybench.importer.errors import describe
-from polybench.importer.graph import Names, Node, Slot, Source, Translation, build, expect_square, pad, split_padding
+from polybench.importer.graph import (
+    Names,
+    Node,
+    Slot,
+    Source,
+    Translation,
+    build,
+    expect_square,
+    pad,
+    several_outputs,
+    split_padding,
+)
 from polybench.importer.keras_arguments import check_arguments, check_call, check_losses, check_methods, show
 from polybench.networks import layers as spec
 from polybench.networks.layers import Shape
@@ -51,8 +62,8 @@ class KerasTranslation(NamedTuple):
 
 def translate(model: Any) -> KerasTranslation:
     """Translate a `keras.Model` with one input; BadInput has the layer that polybench lacks, by its class and name."""
-    if not _has_one_input(model):
-        raise BadInput(f"{model.name}: expected a functional or sequential Keras model with one input and one output")
+    if problem := _form_problem(model):
+        raise BadInput(f"{model.name}: {problem}")
     check_methods(Source(type(model).__name__, model.name), model)
     reader = _Reader(model)
     output = reader.read(model.outputs[0])
@@ -70,8 +81,14 @@ def translate(model: Any) -> KerasTranslation:
     return KerasTranslation(built, reader.layers)
 
 
-def _has_one_input(model: Any) -> bool:
-    return model.built and len(getattr(model, "inputs", None) or ()) == 1 and len(model.outputs) == 1
+def _form_problem(model: Any) -> str:
+    """Return why a model is not a graph from one input to one output; empty if it is."""
+    if not model.built or not getattr(model, "inputs", None):
+        return "expected a functional or sequential Keras model"
+    inputs, outputs = ([one._keras_history.operation.name for one in some] for some in (model.inputs, model.outputs))
+    if len(inputs) != 1:
+        return f"{len(inputs)} inputs, {', '.join(inputs)}: expected one"
+    return several_outputs(outputs) if len(outputs) != 1 else ""
 
 
 def _check_inputs(network: Model, inputs: Iterable[Any]) -> None:
@@ -138,8 +155,8 @@ class _Reader:
         """Return the input of an operation; that of a model in the model is its own output."""
         inputs: list[Any] = operation._inbound_nodes[number].input_tensors
         if isinstance(operation, keras.Model):
-            if len(inputs) != 1 or not _has_one_input(operation):
-                raise BadInput(f"{operation.name}: a model in the model: expected one input and one output")
+            if problem := _form_problem(operation):
+                raise BadInput(f"{operation.name}: a model in the model: {problem}")
             if id(inputs[0]) in self._made:
                 self._made[id(operation.inputs[0])] = self._made[id(inputs[0])]
                 return list(operation.outputs)

@@ -118,7 +118,8 @@ class KerasProgram:
 
     def evaluate(self, inputs: Array) -> Array:  # noqa: D102
         # Unlike `predict`, a call leaves the arguments of layers as they are, such as `training=True` of a dropout.
-        return np.asarray(ops.convert_to_numpy(self._clone(_to_keras(inputs))))
+        (output,) = keras.tree.flatten(self._clone(_to_keras(inputs)))
+        return np.asarray(ops.convert_to_numpy(output))
 
     def generators(self) -> Mapping[str, bytes]:  # noqa: D102
         states = [one for one in self._clone.variables if "float" not in str(one.dtype)]

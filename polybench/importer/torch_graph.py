@@ -22,7 +22,14 @@ import torch
 
 from polybench.errors import BadInput
 from polybench.importer.graph import Names, Node, Slot, Source, Translation, build
-from polybench.importer.torch_module import check_backward, check_module, explained, run_forward, training
+from polybench.importer.torch_module import (
+    check_backward,
+    check_module,
+    explained,
+    run_forward,
+    run_on_tokens,
+    training,
+)
 from polybench.networks import layers as spec
 
 BATCH = 2
@@ -94,12 +101,13 @@ def translate(module: Any, input_shape: spec.Shape, file: Path | None, operation
     check_module(module)
     shape = (BATCH, *input_shape)
     dtype = next((one.dtype for one in module.parameters()), None)
-    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
-    example: Any = torch.zeros(shape, dtype=torch.int64) if len(input_shape) == 1 else drawn
+    features = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    has_tokens = len(input_shape) == 1
+    example: Any = torch.zeros(shape, dtype=torch.int64) if has_tokens else features
     with explained("import", module, file), training(module), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export warns about nn.LSTM
         with explained("forward", module, file):
-            forward = run_forward(module, example)
+            forward = run_on_tokens(module, example, features) if has_tokens else run_forward(module, example)
         with explained("torch.export", module, file):
             exported = torch.export.export(module, (example,), strict=False)
         reader = Reader(module, exported, input_shape, file, operations)
@@ -173,12 +181,12 @@ class Reader:
                     raise
                 except Exception as error:  # of an operation on values that it cannot have
                     raise self.error(f"cannot be read: {str(error).partition(chr(10))[0]}") from error
-        return values.get(_first_output(node))
+        return values.get(_output(node))
 
     def _needed(self) -> set[Any]:
-        """Return the nodes that the first output depends on; others, such as a loss, do not belong to the network."""
+        """Return the nodes that the output depends on; others do not belong to the network."""
         *nodes, output = self._graph.nodes
-        needed = {output, _first_output(output)}
+        needed = {output, _output(output)}
         for node in reversed(nodes):
             if node in needed or (_overwrites(node) and node.args[0] in needed):
                 needed |= {node, *node.all_input_nodes}
@@ -413,9 +421,9 @@ def _overwrites(node: Any) -> bool:
     return schema is not None and str(schema.name).endswith("_")
 
 
-def _first_output(node: Any) -> Any:
-    """Return the node of the program's first output, which are the logits."""
-    return next(iter(torch.utils._pytree.tree_leaves(node.args[0])), None)
+def _output(node: Any) -> Any:
+    """Return the node of the program's output, which are the logits; a part that is None is no output."""
+    return next((one for one in torch.utils._pytree.tree_leaves(node.args[0]) if one is not None), None)
 
 
 def _each(value: Any) -> set[Any]:

@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from polybench.errors import BadInput
+from polybench.importer.graph import not_tokens, several_outputs
 
 _MODULE_HOOKS = {
     "_backward_hooks": "register_full_backward_hook",
@@ -47,9 +48,9 @@ def explained(step: str, module: Any, file: Path | None) -> Iterator[None]:
     """Turn an exception of the user's code in this step of the import into BadInput with its line."""
     try:
         yield
-    except BadInput:
+    except (BadInput, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise BadInput(f"{_place(error, file) or type(module).__name__}: {step}: {_problem(error)}") from error
 
 
@@ -137,7 +138,7 @@ def training(module: Any) -> Iterator[None]:
 
 
 class Forward(NamedTuple):
-    """A forward pass of the module itself: its first output, and the names of the buffers that it changed."""
+    """A forward pass of the module itself: its output, and the names of the buffers that it changed."""
 
     output: Any
     changed: set[str]
@@ -148,12 +149,24 @@ def run_forward(module: Any, example: Any) -> Forward:
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
     with torch.random.fork_rng(devices=()), _RefusedCalls(module):
-        output = first_tensor(module(example))
+        output = only_tensor(module(example))
     for name, weight in module.named_parameters():
         if not _equal(weight, weights[name]):
             raise BadInput(f"{name}: {_CHANGED}")
     _check_autograd(output)
     return Forward(output, {name for name, one in module.named_buffers() if not _equal(one, buffers.get(name))})
+
+
+def run_on_tokens(module: Any, tokens: Any, features: Any) -> Forward:
+    """Run the module on tokens; BadInput if it runs on features only."""
+    try:
+        return run_forward(module, tokens)
+    except Exception as error:
+        try:
+            run_forward(module, features)
+        except Exception:  # the module fails in any case
+            raise error from None
+        raise not_tokens(type(module).__name__, tokens.shape[1]) from error
 
 
 def check_backward(module: Any, output: Any) -> None:
@@ -164,14 +177,15 @@ def check_backward(module: Any, output: Any) -> None:
     torch.autograd.grad(output.sum(), trained, allow_unused=True)
 
 
-def first_tensor(output: Any) -> Any:
-    """Return the first of the model's outputs, which are the logits; TypeError if it is not a tensor."""
-    first = next(iter(torch.utils._pytree.tree_leaves(output)), None)
-    if first is not None and not isinstance(first, torch.Tensor):
-        raise TypeError(
-            f"the output is of type {type(first).__name__}: expected a tensor, or several, the logits first"
-        )
-    return first
+def only_tensor(output: Any) -> Any:
+    """Return the model's output, the logits, or None; TypeError if it has several. A part that is None is none."""
+    parts = [(path, one) for path, one in torch.utils._pytree.tree_flatten_with_path(output)[0] if one is not None]
+    for _, one in parts:
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(f"the output is of type {type(one).__name__}: expected a tensor, the logits")
+    if len(parts) > 1:
+        raise TypeError(several_outputs([torch.utils._pytree.keystr(path) for path, _ in parts]))
+    return parts[0][1] if parts else None
 
 
 class _RefusedCalls(TorchFunctionMode):  # type: ignore[misc]

@@ -15,7 +15,7 @@ from polybench.engines.base import Array
 from polybench.engines.job import NO_DEVIATIONS
 from polybench.engines.torch.training import make_optimizer
 from polybench.importer.proof import Result
-from polybench.importer.torch_module import first_tensor
+from polybench.importer.torch_module import only_tensor
 from polybench.networks.optimizers import Optimizer
 
 
@@ -74,7 +74,7 @@ class TorchProgram:
 
     def _output(self, inputs: Array) -> Any:
         batch = torch.from_numpy(inputs)
-        return first_tensor(self._module(batch if batch.is_floating_point() else batch.long()))
+        return only_tensor(self._module(batch if batch.is_floating_point() else batch.long()))
 
 
 def _gradient(parameter: Any) -> Any:

@@ -103,6 +103,15 @@ model = keras.Sequential([
 """
 
 
+def functional(model: str) -> str:
+    return f"""
+image = keras.Input((8, 8, 3), name="image")
+x = layers.Flatten(name="flat")(layers.Conv2D(4, 3)(image))
+logits = layers.Dense(5, name="logits")(x)
+model = {model}
+"""
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -124,7 +133,23 @@ model = keras.Sequential([
         (
             "model = keras.Sequential([keras.Input((113,)), layers.Dense(5)], name='net')",
             "net: the input has 113 numbers, which polybench takes for tokens: expected an embedding first, or features"
-            " of shape (1, 113) and a flatten layer",
+            " of shape (1, 113), --input 1x113, and a flatten layer",
+        ),
+        (
+            functional("keras.Model(image, [logits, x], name='net')"),
+            "net: 2 outputs, logits, flat: expected one, the logits, because a network has one loss",
+        ),
+        (
+            functional("keras.Model(image, {'a': logits, 'b': logits}, name='net')"),
+            "net: 2 outputs, logits, logits: exp",
+        ),
+        (
+            functional("keras.Model(image, keras.Model(image, [logits, logits, x], name='inner')(image)[0])"),
+            "inner: a model in the model: 3 outputs, logits, logits, flat: expected one",
+        ),
+        (
+            functional("keras.Model([image, keras.Input((2,), name='depth')], logits, name='net')"),
+            "net: 2 inputs, image, depth: expected one",
         ),
         ("model = keras.Sequential([layers.Dense(5)])", "expected a functional or sequential Keras model"),
         ("model = keras.Sequential([keras.Input((None, 8, 3)), layers.Flatten()])", "expected fixed numbers"),
@@ -260,6 +285,15 @@ def test_a_model_compiled_with_the_cross_entropy_is_proven(softmax: bool, loss: 
     assert polybench.import_model(model).classes == 5
     assert model.compiled
     assert keras.config.floatx() == "float32"
+
+
+def test_a_model_with_one_output_in_a_dictionary_is_proven() -> None:
+    import keras
+    from keras import layers
+
+    image = keras.Input((9, 9, 3))
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3)(image))
+    assert polybench.import_model(keras.Model(image, {"logits": layers.Dense(5)(x)})).classes == 5
 
 
 def test_a_live_model_is_a_network_and_is_not_changed() -> None:

@@ -57,6 +57,12 @@ class NegativeInEvaluation(Usual):
         return super().forward(x) if self.training else -super().forward(x)
 
 
+class SeveralOutputsInEvaluation(Usual):
+    def forward(self, x: Any) -> Any:
+        y = super().forward(x)
+        return y if self.training else (y, x)
+
+
 class BatchStatisticsInEvaluation(Usual):
     def train(self, mode: bool = True) -> Any:
         super().train(mode)
@@ -175,6 +181,7 @@ def test_a_program_that_differs_anywhere_is_not_the_same(kind: type[Any], messag
         (NumpyDraws, "draws random numbers from NumPy"),
         (DrawsInEvaluation, "evaluation .* draws random numbers from PyTorch"),
         (DropoutInEvaluation, "evaluation .* draws random numbers from PyTorch"),
+        (SeveralOutputsInEvaluation, r"2 outputs, \[0\], \[1\]: expected one, the logits"),
         (ScaledAtTheEnd, "dense.weight: a hook of register_post_accumulate_grad_hook"),
         (FixedBatch, r"test_proof\.py:\d+: RuntimeError: "),
     ],

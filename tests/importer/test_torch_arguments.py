@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -337,6 +337,14 @@ class Net(nn.Module):
     def change(self, x: Any) -> Any:
         return x
 
+    def head(self, x: Any) -> Any:
+        return self.dense(self.norm(self.conv(x)).mean((2, 3)))
+
+
+class Outputs(NamedTuple):
+    logits: Any
+    auxiliary: Any
+
 
 def prepared(prepare: Callable[[Net], Any]) -> Net:
     net = Net()
@@ -463,6 +471,10 @@ def saved_and_overwritten(net: Net, x: Any) -> Any:
     [
         (lambda net, x: {"count": 3, "logits": net.dense(net.conv(x).mean((2, 3)))}, "the output is of type int"),
         (lambda net, x: "logits", "forward: TypeError: the output is of type str"),
+        (lambda net, x: (net.head(x), net.conv(x)), "2 outputs, [0], [1]: expected one, the logits, because a network"),
+        (lambda net, x: [net.head(x), [x, x]], "3 outputs, [0], [1][0], [1][1]: expected one"),
+        (lambda net, x: {"logits": net.head(x), "loss": x.sum()}, "2 outputs, ['logits'], ['loss']: expected one"),
+        (lambda net, x: Outputs(net.head(x), net.head(x)), "2 outputs, .logits, .auxiliary: expected one"),
         (lambda net, x: torch.zeros(2, 5), "the output does not depend on the input"),
         (
             lambda net, x: net.dense(net.norm(saved_and_overwritten(net, net.conv(x))).mean((2, 3))),
@@ -473,6 +485,39 @@ def saved_and_overwritten(net: Net, x: Any) -> Any:
 )
 def test_outputs_that_cannot_be_trained_are_refused(forward: Callable[[Net, Any], Any], message: str) -> None:
     assert message in refusal(type("Changed", (Net,), {"forward": forward})())
+
+
+@pytest.mark.parametrize("form", [lambda y: (y, None), lambda y: [None, y], lambda y: {"logits": y, "loss": None}])
+def test_an_output_that_is_none_is_no_output(form: Callable[[Any], Any]) -> None:
+    net = type("Changed", (Net,), {"forward": lambda net, x: form(net.head(x))})()
+    assert translated(net).model.classes == 5
+
+
+class Mean(nn.Module):
+    """The mean over the time of an embedding without a module."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.rows, self.dense = nn.Parameter(torch.zeros(9, 8)), nn.Linear(features, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(F.embedding(x, self.rows).mean(1))
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)), "Sequential: the input has 6 numbers, which poly"),
+        (nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)), "or features of shape (1, 6), --input 1x6, and a flatten"),
+        (nn.Sequential(nn.Linear(6, 3).double()), "takes for tokens: expected an embedding first"),
+        (Mean(9), "forward: mat1 and mat2 shapes cannot be multiplied"),
+    ],
+)
+def test_one_number_as_a_shape_means_tokens(module: Any, message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        translate(module, _TEXT, None, OPERATIONS)
+    assert message in str(error.value)
+    assert translate(Mean(8), _TEXT, None, OPERATIONS).model.vocabulary_size == 9
 
 
 def test_a_file_that_turns_gradients_off_is_refused() -> None:
