@@ -25,6 +25,7 @@ from polybench.figures.figure import (
     NoData,
     bar_style,
     engine_colour,
+    error_bars,
     log_axis,
     styles_for,
     template,
@@ -88,6 +89,23 @@ def test_malicious_names_are_escaped(name: str) -> None:
     figure = draw(name, document)
     unsafe = "<b onclick" in str((figure.traces, figure.layout))
     assert not unsafe, f"figure {name}: pass names through escape_text"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_marks_lie_within_the_range_of_their_axis(name: str) -> None:
+    """The range is in the unit of the marks."""
+    figure = draw_full(name)
+    for trace in figure.traces:
+        for letter in "xy" if "markers" in trace.get("mode", "") else "":
+            axis = figure.layout.get(f"{letter}axis{trace.get(f'{letter}axis', letter)[1:]}", {})
+            if axis.get("type") == "log":
+                low, high = (10.0**end for end in axis["range"])
+                assert all(low <= value <= high for value in trace[letter] if value is not None), trace["name"]
+
+
+def test_error_bars_reach_from_a_value_to_both_bounds() -> None:
+    bars = error_bars([2.0, 5.0], [(1.5, 4.0), None], 1e3)
+    assert (bars["array"], bars["arrayminus"]) == ([2000.0, 0.0], [500.0, 0.0])
 
 
 def test_each_kind_of_document_has_a_default_figure() -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import pytest
 
 from polybench.render import csv as csv_format
 from polybench.render import render
 from polybench.render.table import Records, one_line
+from polybench.schema.analyses import MachineResult, MergeDocument
 from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
+from tests.figures.documents import full_overhead, full_sweep
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
 
 
@@ -96,3 +99,35 @@ def test_no_text_is_a_formula_for_a_spreadsheet(columns: list[Metric], start: st
 def test_negative_numbers_stay_numbers() -> None:
     rows = [[-1.5, "-1.5e-3", "-1+1", True, None]]
     assert csv_format.render(Records("abcde", rows)) == "a,b,c,d,e\n-1.5,-1.5e-3,'-1+1,true,\n"
+
+
+ON_TWO_MACHINES = MergeDocument(
+    settings=study().settings,
+    baseline=None,
+    machines=[],
+    results=[
+        MachineResult(
+            configuration="torch/cpu", engine="torch", variant=None, device="cpu", status="ok", machine="host",
+            parity="pass", step_seconds=0.01, ci95=(0.009, 0.012), speedup=2.0, speedup_ci95=(1.5, 3.0),
+        )
+    ],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("document", "value", "low", "high"),
+    [
+        (typical_study(), "step_time [s]", "step_time_low [s]", "step_time_high [s]"),
+        (full_sweep(), "speedup", "low", "high"),
+        (full_overhead(), "overhead_seconds", "overhead_seconds_low", "overhead_seconds_high"),
+        (full_overhead(), "seconds_per_item", "seconds_per_item_low", "seconds_per_item_high"),
+        (ON_TWO_MACHINES, "step_seconds", "step_seconds_low", "step_seconds_high"),
+        (ON_TWO_MACHINES, "speedup", "speedup_low", "speedup_high"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.schema,
+)
+def test_a_value_is_between_the_bounds_of_its_own_interval(document: Any, value: str, low: str, high: str) -> None:
+    rows = [row for row in csv.DictReader(io.StringIO(render(document, "csv"))) if row[low]]
+    assert rows
+    for row in rows:
+        assert float(row[low]) < float(row[value]) < float(row[high])

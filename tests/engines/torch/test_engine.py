@@ -9,10 +9,19 @@ import msgspec
 import numpy as np
 import pytest
 
+from polybench.engines.base import Array, Engine, Weights
+from polybench.engines.job import Job
+from polybench.engines.reference.engine import ReferenceEngine
 from polybench.errors import EngineUnavailable
+from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
+from polybench.parity_check.comparison import vary_constants
+from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.example_networks import EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT
 
 
 @in_process_of("torch")
@@ -136,3 +145,41 @@ def test_the_probe_returns_the_version_of_triton_without_importing_it(fixture: E
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 9.8.7\n")
         monkeypatch.syspath_prepend(folder)
         assert fixture.engine.probe().build["triton"] == "9.8.7"
+
+
+def _trained(engine: Engine, model: Model, images: Array, labels: Array) -> dict[str, Array]:
+    """Train three steps in float64; return losses, gradients, weights and logits by name."""
+    workload = Workload(model.name, "noise", images.shape[1], model.optimizer, "fp32", 1)
+    engine.build(Job(model, workload, "cpu", "float64", dropout="given"), vary_constants(initial_weights(model, 0)))
+    engine.load(images, labels)
+    found: Weights = {}
+    for step in range(4):
+        snapshot = engine.snapshot(step)
+        found |= {f"loss {step}": np.array(snapshot.loss), f"logits {step}": engine.logits(images[step])}
+        found |= {f"gradient {step} of {name}": value for name, value in snapshot.gradients.items()}
+        found |= {f"weight {step} {name}": value for name, value in snapshot.weights.items()}
+        engine.run_steps(step, 1)
+    return found
+
+
+@in_process_of("torch")
+def test_every_layer_and_rule_computes_what_the_reference_does(fixture: EngineFixture) -> None:
+    random = np.random.default_rng(0)
+    rules = {
+        EVERYTHING: Optimizer("adamw", 0.01, weight_decay=0.1, lr_schedule=((1, 0.002),)),
+        PADDED: Optimizer("rmsprop", 0.001, gradient_clip=0.1),
+        SEQUENCES: Optimizer("nesterov", 0.05, 0.8, weight_decay=0.1, gradient_clip=0.1),
+        TEXT: Optimizer("momentum", 0.05, 0.8),
+        PATCHED: PATCHED.optimizer,
+    }
+    for network, optimizer in rules.items():
+        model = msgspec.structs.replace(network, optimizer=optimizer)
+        shape = (4, 4, *model.input_shape)
+        tokens = model.vocabulary_size
+        images: Array = random.random(shape) if tokens is None else random.integers(tokens, size=shape, dtype=np.int32)
+        labels = random.integers(model.classes, size=(4, 4, *model.label_shape))
+        expected = _trained(ReferenceEngine(), model, images, labels)
+        actual = _trained(fixture.engine, model, images, labels)
+        assert actual.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(actual[name], value, rtol=1e-6, atol=1e-8, err_msg=f"{model.name}: {name}")
