@@ -370,6 +370,22 @@ def test_comparisons_of_studies_ignore_affected_rounds() -> None:
     assert engine.seconds_per_item == pytest.approx(0.003 / 48)
 
 
+def test_a_sweep_over_threads_has_an_efficiency_and_a_knee() -> None:
+    """The knee is the smallest value with 90 % of the highest throughput; efficiency is the speedup by the threads."""
+
+    def at(threads: int, seconds: float) -> StudyDocument:
+        workload = msgspec.structs.replace(WORKLOAD, threads=threads)
+        return study(measured("torch/cpu", seconds, workload=workload))
+
+    times = {1: 0.030, 2: 0.016, 4: 0.0105, 8: 0.010}
+    points = [({"threads": threads}, at(threads, seconds)) for threads, seconds in times.items()]
+    document = sweep.build_sweep_document({"threads": list(times)}, points, [], 8)
+    found = [point.configurations[0].efficiency for point in document.points]
+    assert found == pytest.approx([0.030 / seconds / threads for threads, seconds in times.items()])
+    (curve,) = document.curves
+    assert (curve.best, curve.knee) == ({"threads": 8}, 4)
+
+
 @pytest.mark.parametrize(("calls", "expected"), [([4e-6, 2e-6, 3e-6], 3e-6), ([None, 2e-6, None], 2e-6)])
 def test_overhead_reports_the_python_call_overhead(calls: list[float | None], expected: float) -> None:
     def at(batch_size: int, call: float | None) -> StudyDocument:

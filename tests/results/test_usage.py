@@ -116,3 +116,14 @@ def test_each_reason_of_a_failed_reading_is_reported_once() -> None:
     assert result.utilization == Utilization(cpu_percent=100.0, cores_used=1.0)
     assert result.energy == Energy()
     assert result.memory.device_nvml_bytes is None
+
+
+def test_the_energy_of_several_gpus_is_unknown() -> None:
+    """The meters read only the first one."""
+    blocks = [gpu_block(gpu_sample())]
+    one, two = (
+        summarize_usage(blocks, "cuda", Memory(), epoch_seconds=EPOCH_SECONDS, device_count=count).energy
+        for count in (1, 2)
+    )
+    assert one.joules_per_epoch == pytest.approx(EPOCH_SECONDS * 200)
+    assert two == Energy()

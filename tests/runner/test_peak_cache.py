@@ -14,6 +14,7 @@ from polybench.results.peak import KernelTiming, compare_with_peak
 from polybench.runner.peak_cache import PeakCache
 from polybench.schema.parity import ParityCheck
 from polybench.schema.study import StudyDocument
+from polybench.stats.statistics import summarize_step_times
 from tests.factories import measured, study, unmeasured
 from tests.results.test_peak import TORCH, gemm, peak_document
 
@@ -40,7 +41,9 @@ def study_with(*results: Any, **settings: Any) -> StudyDocument:
 
 
 def test_a_step_has_its_fraction_of_the_peak(cache: PeakCache) -> None:
-    document = study_with(measured("torch/cpu", 0.01, versions=TORCH), unmeasured("tf/cpu", "failed", "crashed"))
+    step_time = summarize_step_times([[[0.01, 0.01, 0.04]]], "step")  # a mean of 0.02
+    measured_torch = measured("torch/cpu", 0.01, versions=TORCH, step_time=step_time)
+    document = study_with(measured_torch, unmeasured("tf/cpu", "failed", "crashed"))
     add_peak_comparison(document, cache)
     torch, tf = document.results
     assert torch.peak is not None

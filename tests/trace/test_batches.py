@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polybench
-from polybench.trace.batches import Inputs, compare_inputs
+from polybench.trace.batches import Inputs, compare_inputs, decode_labels
 from polybench.trace.file import Array, Trace
 
 RANDOM = np.random.default_rng(0)
@@ -97,3 +97,8 @@ def test_a_cause_that_fits_anything_is_not_one(a: Array, b: Array, tmp_path: Pat
 
 def test_one_label_is_not_shifted_by_a_number(tmp_path: Path) -> None:
     assert compare(np.array([3]), np.array([[5]]), tmp_path).cause == "the batches have other labels"
+
+
+def test_labels_at_each_position_are_decoded_along_the_classes() -> None:
+    labels = CLASSES.reshape(8, 4)
+    assert np.array_equal(decode_labels(np.eye(5, dtype="f4")[labels]), labels)

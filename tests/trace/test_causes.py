@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import polybench
-from polybench.schema.trace import TraceDiffDocument
+from polybench.schema.trace import FirstDifference, TraceDiffDocument
 from polybench.trace.causes import _known_digits
 from polybench.trace.diff import diff
+from polybench.trace.verdict import _difference
 from tests.trace.numpy_program import ROWS, Plants, clip_all, clip_each, clip_values, train
 
 
@@ -43,6 +44,20 @@ def test_a_penalty_is_named_with_targets_of_any_shape_of_one_column(shape: tuple
     assert causes(document) == ["B's loss has a penalty of 0.01 times the squares of hidden.weight"]
     assert document.first_difference is not None
     assert document.first_difference.kind == "loss"
+
+
+@pytest.mark.parametrize("which", ["A", "B"])
+def test_a_sum_is_told_from_the_mean(which: str, tmp_path: Path) -> None:
+    a, b = (Plants(is_sum=which == name) for name in "AB")
+    other = "B" if which == "A" else "A"
+    (cause,) = causes(compare(tmp_path, a, b, steps=(0,)))
+    assert cause == f"{which} adds up the loss over the batch (32 predictions), {other} computes its mean"
+
+
+def test_weights_part_after_the_last_recorded_step_before_they_differ() -> None:
+    first = FirstDifference(9, "weight", "hidden.weight", 0.25)
+    words = "step 9: the weights differ by 0.25, most in hidden.weight; they part after step 2"
+    assert _difference(first, [], [0, 1, 2, 9, 10]) == words
 
 
 COLUMN, ROW = Plants(shape=(ROWS, 1)), Plants(shape=(ROWS,))

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import AveragePool, Conv, Dense, GlobalAveragePool, Layer, MaxPool, ReLU
+from polybench.networks.layers import AveragePool, Conv, Dense, Embedding, GlobalAveragePool, Layer, MaxPool, ReLU
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
-from polybench.trace.forward import Recorded, explain
+from polybench.trace.forward import SUMMED, Recorded, explain
 
 END = ((0, 1), (0, 1))
 CONV = Conv("conv1", 3, 4, 3, 2, 1)
@@ -56,6 +56,15 @@ def test_padding_that_counts_in_a_mean_is_found() -> None:
     assert found(counting, other) == ("does not count the padding of pool 1",)
     assert found(other, counting) == ("counts the padding of pool 1",)
     assert found(counting, counting) == ()
+
+
+def test_a_sum_is_over_the_predictions_at_all_positions() -> None:
+    model = Model("net", "", (5,), 6, (Embedding("embedding", 6, 4), Dense("dense", 4, 6)), 4, Optimizer(), 4)
+    tokens, labels = np.random.default_rng(0).integers(0, 6, (2, 4, 5))
+    weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
+    loss, gradients, _ = loss_and_gradients(model, weights, tokens, labels)
+    summed = {name: labels.size * gradient for name, gradient in gradients.items()}
+    assert explain(Recorded(labels.size * loss, weights, summed, tokens, labels), model).variant.words == (SUMMED,)
 
 
 def found(model: Model, trained: Model) -> tuple[str, ...]:
