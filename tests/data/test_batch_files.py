@@ -15,6 +15,7 @@ from polybench.data.batch_files import (
     cached_epoch,
     open_epoch,
     open_mapped,
+    repeat_rows,
     write_epoch,
     write_images,
     write_pipeline_files,
@@ -127,3 +128,18 @@ def test_epoch_can_be_augmented(tmp_path):
     for batch, indices, batch_augmentations in zip(images, order, augmentations, strict=False):
         expected = augment(data.images[indices], batch_augmentations)
         np.testing.assert_array_equal(batch, expected.astype(np.float32) / np.float32(255))
+
+
+def test_a_pipeline_repeats_the_rows_of_its_epoch(tmp_path):
+    data, order, augmentations = (small_datasets.dataset(), epoch_order(64, 8, 0, 0), augmentation_stream(8, 8, 0, 8))
+    write_images(data, tmp_path)
+    epoch = write_epoch(data, order, tmp_path, augmentations=augmentations)
+    files = write_pipeline_files(tmp_path, order, augmentations, tmp_path, loader_workers=3, steps_per_epoch=8)
+    rows = np.array([5, 0, 5, 2])
+    repeated, pipeline = repeat_rows(epoch, files, rows, tmp_path / "repeated")
+    (images, labels), (few_images, few_labels) = open_epoch(epoch), open_epoch(repeated)
+    np.testing.assert_array_equal(few_images, images[:, rows])
+    np.testing.assert_array_equal(few_labels, labels[:, rows])
+    np.testing.assert_array_equal(open_mapped(pipeline.order_path), order[:, rows])
+    np.testing.assert_array_equal(open_mapped(pipeline.augmentations_path), augmentations[:, rows])
+    assert (repeated.batch_size, pipeline.loader_workers, pipeline.steps_per_epoch) == (4, 3, 8)

@@ -20,7 +20,9 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.errors import BadInput
 from polybench.figures import FIGURES
 from polybench.html_report import StudySection, render_report
+from polybench.html_report.page import _environment
 from polybench.html_report.study_section import build_view, headline, parity_views, results_table
+from polybench.render.table import Column, Table
 from polybench.results.comparisons import add_comparisons
 from polybench.schema.measurements import PointReference
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
@@ -50,6 +52,13 @@ def figure_json(page: str) -> dict[str, Any]:
     assert match
     decoded: dict[str, Any] = json.loads(match[1])
     return decoded
+
+
+def test_published_results_are_escaped_in_every_place() -> None:
+    part = Table(columns=[Column(MALICIOUS)], rows=[[MALICIOUS]], notes=[MALICIOUS])
+    text = str(_environment().get_template("macros.html.j2").module.published(part))
+    assert text.count("&lt;script&gt;") == 3
+    assert "<script" not in text
 
 
 def test_report_contains_everything_of_a_study() -> None:

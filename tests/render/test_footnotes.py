@@ -18,6 +18,7 @@ from polybench.schema.result import (
     MeanStepTime,
     Pipeline,
     Result,
+    TimeToAccuracy,
 )
 from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, trainings, typical_study, unmeasured
 
@@ -166,6 +167,14 @@ def test_accuracy_excludes_unfinished_trainings() -> None:
     ) in notes
     assert "torch/cpu: accuracy and test loss exclude 1 unfinished training" in notes
     assert not any("training" in note for note in footnotes(document, ["step_time"]))
+
+
+@pytest.mark.parametrize(("reached", "is_noted"), [(1, True), (2, True), (3, False)])
+def test_seeds_that_missed_the_target_are_noted(reached: int, is_noted: bool) -> None:
+    goal = TimeToAccuracy(0.7, None, reached, 3)
+    document = study(measured("torch/cpu", 0.0165, trainings=trainings(0.5, 0.6, 0.8), time_to_accuracy=goal))
+    note = f"torch/cpu: {reached} of 3 seeds reached accuracy 0.7"
+    assert (note in footnotes(document, ["time_to_accuracy"])) == is_noted
 
 
 def test_reused_parity_check_is_dated() -> None:

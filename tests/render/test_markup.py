@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from polybench.render import render
+from polybench.render import html_table, latex, markdown, render
+from polybench.render.table import Column, Table
 from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.figures.test_all_figures import DOCUMENTS
@@ -163,3 +164,36 @@ def test_latex_has_no_control_characters_and_no_paragraph_in_an_argument() -> No
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u202e]", found)
     assert r"\textbackslash{}input\{/etc/passwd\} \$x\$ \%" in found
     assert "\n\n" not in found
+
+
+TEXT = "x_y <i>z</i>"
+
+
+def texts_everywhere() -> Table:
+    """Return a table that has TEXT in each of its 13 places."""
+    columns, rows = [Column(TEXT)], [[TEXT]]
+    part = Table(title=[TEXT], columns=columns, rows=rows, notes=[TEXT])
+    return Table(
+        id="a_b", title=[TEXT], columns=columns, rows=rows, statuses=[(TEXT, "failed")], tables=[part],
+        notes=[TEXT], summary=[TEXT], published=part,
+    )  # fmt: skip
+
+
+def test_html_escapes_texts_in_every_place() -> None:
+    text = html_table.render(texts_everywhere())
+    assert "<i>" not in text
+    assert text.count("x_y &lt;i&gt;z") == 15  # once more in the title of the page
+
+
+def test_latex_escapes_texts_in_every_place_and_replaces_them_in_labels() -> None:
+    text = latex.render(texts_everywhere())
+    assert "x_y" not in text
+    assert text.count(r"x\_y") == 14
+    assert r"\label{tab:a-b}" in text
+
+
+def test_markdown_escapes_texts_in_every_place() -> None:
+    text = markdown.render(texts_everywhere())
+    assert text.count("<i>") == text.count(r"\<i>") == 14
+    text = markdown.render_github(msgspec.structs.replace(texts_everywhere(), origin=TEXT))
+    assert "<i" not in text.replace(r"\<i", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from polybench.networks import MODELS
@@ -9,9 +10,10 @@ from polybench.networks.timed_layers import split_layers
 from polybench.protocol.calls import OperationTime
 from polybench.results.layers import OperationTimes, build_layers_document
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
+from polybench.schema.options import Precision
 from polybench.schema.resources import BlockCounters, Interference
 from polybench.schema.result import StepTimes
-from tests.factories import measured, study, unmeasured
+from tests.factories import WORKLOAD, measured, study, unmeasured
 
 RESNET = MODELS["resnet32"]
 
@@ -105,3 +107,14 @@ def test_configurations_without_layers_have_a_step_time_or_a_reason() -> None:
 def test_processes_without_measurements_are_left_out() -> None:
     assert configuration_layers([[], *times()[1:]]).rows[0].seconds_per_step == pytest.approx(1.5e-4)
     assert configuration_layers([[]]).rows == []
+
+
+def test_values_of_bf16_have_half_the_bytes() -> None:
+    def bytes_moved(precision: Precision) -> list[int | None]:
+        result = measured("torch/cpu", 0.04, workload=msgspec.structs.replace(WORKLOAD, precision=precision))
+        found = build_layers_document(study(result), RESNET, {"torch/cpu": times()}, [], expand_blocks=True)
+        return [row.min_bytes_moved for row in found.configurations[0].rows]
+
+    full, half = bytes_moved("fp32"), bytes_moved("bf16")
+    assert any(full)
+    assert full == [None if count is None else 2 * count for count in half]

@@ -42,6 +42,7 @@ from polybench.schema.units import (
         (format_rough_seconds, 8.4, "8 s"),
         (format_rough_seconds, 43.0, "40 s"),
         (format_rough_seconds, 178.0, "3 minutes"),
+        (format_rough_seconds, 4500.0, "75 minutes"),
         (format_rough_seconds, 9000.0, "2.5 hours"),
         (format_rough_seconds, 90_000.0, "25 hours"),
         (format_age, 59, "now"),
@@ -98,6 +99,11 @@ def test_intervals_have_the_same_decimals_as_the_value(
     value: float, interval: tuple[float, float] | None, text: str
 ) -> None:
     assert units.format_with_ci(value, interval) == text
+
+
+def test_a_margin_is_half_the_width_of_the_interval() -> None:
+    assert units.format_seconds_with_margin(0.0223, (0.022, 0.0227)) == "22.3 ms ±1.6%"
+    assert units.format_with_margin(0.746, (0.72, 0.772)) == "0.746 ±3.5%"
 
 
 def test_a_time_with_an_interval_wider_than_twice_itself_has_no_bounds() -> None:

@@ -183,6 +183,26 @@ def test_padding_counts_in_a_mean_or_not() -> None:
     assert layers.average_pool(x, 2, 1, pads, count_padding=False)[0].tolist() == [[[[12, 12], [12, 12]]]]
 
 
+def test_a_square_weight_is_transposed_as_any_other() -> None:
+    weight, x = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 7.0]])
+    assert layers.dense(x, weight)[0].tolist() == [[19, 43]]
+    assert layers.dense(x, weight, np.array([1.0, 2.0]))[0].tolist() == [[20, 45]]
+
+
+def test_repeated_rows_have_the_gradients_of_all_their_images() -> None:
+    random = np.random.default_rng(0)
+    x, weight, bias = random.normal(size=(2, 3, 4, 5)), random.normal(size=3), random.normal(size=3)
+    rows = np.array([0, 1, 1, 0, 1])
+    dy = random.normal(size=(5, 3, 4, 5))
+    of_rows = np.stack([dy[rows == row].sum(axis=0) for row in range(2)])
+    _, backward = layers.batch_norm(x, *layers.batch_statistics(x, rows=rows), weight, bias, 1e-5, rows)
+    _, backward_of_all = normalized(x[rows], weight, bias, 1e-5)
+    (dx, gradients), (dx_of_all, expected) = backward(of_rows), backward_of_all(dy)
+    assert dx == pytest.approx(np.stack([dx_of_all[rows == row].sum(axis=0) for row in range(2)]))
+    assert gradients["weight"] == pytest.approx(expected["weight"])
+    assert gradients["bias"] == pytest.approx(expected["bias"])
+
+
 def test_batch_norm_equals_a_manual_computation() -> None:
     x = np.array([[1.0], [3.0]])
     y, _ = normalized(x, np.array([10.0]), np.array([5.0]), 3.0)
