@@ -281,6 +281,7 @@ def test_allocations_are_grouped_by_counter() -> None:
 def test_costs_lie_on_the_line_of_their_price() -> None:
     price, *marks = draw_full("cost").traces
     assert price["name"] == "$0.24/hour"
+    assert price["y"] == pytest.approx([seconds * 0.24 / 3600 for seconds in price["x"]], rel=1e-4)
     for mark in marks:
         assert mark["y"][0] == pytest.approx(mark["x"][0] * 0.24 / 3600, rel=1e-4)
 

@@ -56,6 +56,15 @@ def test_deleted_check_is_not_found(tmp_path: Path) -> None:
     assert (cache.find("key"), cache.find("other")) == (None, CHECK)
 
 
+def test_a_check_is_not_found_after_a_file_changed_that_the_engine_loaded_later(tmp_path: Path) -> None:
+    cache, file = CheckCache(tmp_path / "checks"), tmp_path / "later.py"
+    file.write_text("x = 1\n")
+    cache.save("key", msgspec.structs.replace(CHECK, later_code={str(file): "another stamp"}))
+    assert cache.find("key") is None
+    file.unlink()  # it may have been temporary
+    assert cache.find("key") is not None
+
+
 @pytest.mark.parametrize("status", ["fail", "skipped"])
 def test_only_passed_checks_are_cached(status: Any, check_request: CheckRequest, tmp_path: Path) -> None:
     cache = CheckCache(tmp_path / "checks")

@@ -40,6 +40,7 @@ from polybench.parity_check.comparison import (
     statistics_errors,
     timed_errors,
     timed_tolerance,
+    vary_constants,
     write_chosen_labels,
 )
 from polybench.protocol.calls import Evaluated
@@ -423,3 +424,13 @@ def test_drift_with_adam_is_limited_by_the_learning_rate() -> None:
     adam = Optimizer("adam", 0.01)
     assert max(max_drift(adam, [0.01] * 3, 1.0, 1)) == pytest.approx(2 * 0.01, rel=1e-6)
     assert max(max_drift(adam, [0.01] * 3, 1e-15, 1)) == pytest.approx(2 * 0.01 * 1e-15 / 1e-8, rel=1e-6)
+
+
+def test_only_constant_tensors_vary() -> None:
+    """Otherwise an engine that ignores initial biases and running statistics would compute the same."""
+    weights = {"zeros": np.zeros(4), "ones": np.ones(3, np.float32), "drawn": np.array([0.1, -0.2])}
+    varied = vary_constants(weights)
+    assert varied["drawn"] is weights["drawn"]
+    for name in ("zeros", "ones"):
+        assert (varied[name].dtype, np.ptp(varied[name]) > 0) == (weights[name].dtype, True)
+        assert np.abs(varied[name] - weights[name]).max() <= 0.5

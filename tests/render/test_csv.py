@@ -96,6 +96,10 @@ def test_no_text_is_a_formula_for_a_spreadsheet(columns: list[Metric], start: st
     assert not [cell for cell in cells if cell.strip().startswith(tuple("=+-@＝"))]  # noqa: RUF001
 
 
+def test_no_name_of_a_column_is_a_formula() -> None:
+    assert csv_format.render(Records(["=1+1", "value"], [])) == "'=1+1,value\n"
+
+
 def test_negative_numbers_stay_numbers() -> None:
     rows = [[-1.5, "-1.5e-3", "-1+1", True, None]]
     assert csv_format.render(Records("abcde", rows)) == "a,b,c,d,e\n-1.5,-1.5e-3,'-1+1,true,\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.render.table import Table, number_columns, text_columns, wrap
-from polybench.render.terminal import format_rows
+from polybench.render.terminal import format_rows, render
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,15 @@ def test_numbers_are_aligned_without_spaces_inside() -> None:
         "tf           1 (baseline)",
         "jax",
     ]
+
+
+def test_no_text_controls_the_terminal() -> None:
+    text = "\x1b[31mred\u202e"
+    part = Table(title=[text], columns=text_columns(text), rows=[[text]], notes=[text])
+    table = Table(
+        title=[text], columns=number_columns(text), rows=[[text]], statuses=[(text, text)], notes=[text],
+        summary=[text], tables=[part], published=part,
+    )  # fmt: skip
+    found = render(table)
+    assert not any(character in found for character in "\x1b\u202e")
+    assert found.count("\\x1b[31mred\\u202e") == 15

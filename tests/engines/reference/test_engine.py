@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from polybench.engines.job import Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import Residual
+from polybench.networks.layers import Dense, Residual
 from polybench.networks.lenet import LENET
-from polybench.networks.optimizers import Optimizer
+from polybench.networks.optimizers import Optimizer, State, apply_update
 from polybench.schema.options import Workload
 from tests.example_networks import EVERYTHING
 
@@ -46,6 +47,30 @@ def test_snapshots_are_copies() -> None:
     assert reference.run_steps(0, 2) > 0
     for name, value in first.items():
         np.testing.assert_array_equal(before[name], value)
+
+
+def test_a_step_clips_and_follows_the_schedule_and_a_restored_training_continues() -> None:
+    optimizer = Optimizer("momentum", 0.1, lr_schedule=((1, 0.03), (2, 0.01)), gradient_clip=0.2)
+    model = msgspec.structs.replace(LENET, layers=(Dense("dense", 4, 3),), input_shape=(4,), classes=3)
+    random, workload = np.random.default_rng(0), msgspec.structs.replace(WORKLOAD, optimizer=optimizer)
+    reference, images, labels = ReferenceEngine(), random.random((3, 5, 4)), random.integers(0, 3, (3, 5))
+    reference.build(Job(model, workload, "cpu", "float64"), initial_weights(model, 0))
+    reference.load(images, labels)
+    states: dict[str, State] = {"dense.weight": {}, "dense.bias": {}}
+    for step, rate in enumerate((0.1, 0.03, 0.01)):
+        _, gradients, weights = reference.snapshot(step)
+        norm = np.sqrt(sum((one**2).sum() for one in gradients.values()))
+        assert norm > 0.2
+        saved = reference.training_state()
+        reference.run_steps(step, 1)
+        for name, gradient in gradients.items():
+            expected, states[name] = apply_update(optimizer, rate, weights[name], 0.2 / norm * gradient, states[name])
+            np.testing.assert_allclose(reference.snapshot(step).weights[name], expected, rtol=1e-5)
+    after = reference.training_state()
+    reference.restore_training_state(saved)
+    reference.run_steps(2, 1)
+    for name, value in after.items():
+        np.testing.assert_array_equal(reference.training_state()[name], value)
 
 
 def test_layer_tensors_have_the_right_shapes_and_gradients() -> None:

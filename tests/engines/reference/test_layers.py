@@ -95,6 +95,13 @@ def test_cross_entropy_and_its_gradient_are_correct() -> None:
     np.testing.assert_allclose(gradient, expected, atol=1e-9)
 
 
+def test_smoothed_labels_share_a_part_with_all_classes() -> None:
+    log_softmax = np.log([0.7, 0.2, 0.1])
+    loss, gradient = layers.cross_entropy(log_softmax[None], np.array([1]), smoothing=0.3)
+    assert loss == pytest.approx(-0.7 * log_softmax[1] - 0.3 * log_softmax.mean())
+    assert gradient == pytest.approx(np.array([[0.7 - 0.1, 0.2 - 0.8, 0.1 - 0.1]]))
+
+
 def test_cross_entropy_of_huge_logits_does_not_overflow() -> None:
     loss, gradient = layers.cross_entropy(np.array([[1e4, 0.0]]), np.array([1]))
     assert loss == pytest.approx(1e4)
