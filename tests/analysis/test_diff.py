@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 from typing import Any
 
@@ -9,20 +10,22 @@ import msgspec
 import numpy as np
 import pytest
 
+from polybench.analysis import repetitions
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
+from polybench.analysis.repetitions import Repetitions
 from polybench.render.diff import verdicts
 from polybench.schema.analyses import DiffDocument, DiffRow
 from polybench.schema.metadata import ToolVersion
 from polybench.schema.options import RENAME
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
-from polybench.schema.result import Result, StepTimes
+from polybench.schema.result import MeanStepTime, Result, StepTimes
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.between_studies import ASSUMED_STD
 from polybench.stats.statistics import summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.summaries import StudySummary, summarize_document
-from tests.factories import measured, study, unmeasured
+from tests.factories import WORKLOAD, measured, study, unmeasured
 from tests.stats.test_interval_coverage import simulated_configuration
 
 TORCH, TF = {"torch": "2.12.0"}, {"tensorflow": "2.21.0"}
@@ -47,6 +50,7 @@ def test_change_of_one_engine_is_detected() -> None:
     found = diff(both(0.0100), both(0.0140, versions={"torch": "2.13.0"}))
     torch, tf = found.rows
     assert (torch.verdict, tf.verdict) == ("slower", "no difference")
+    assert (torch.controls, tf.controls) == (["tf/cpu"], [])
     assert torch.ratio == pytest.approx(1 / 1.4, rel=1e-3)
     assert torch.ci95 is not None
     assert torch.ci95[1] < 1
@@ -125,6 +129,38 @@ def test_drift_is_unknown_without_another_engine_on_the_device(others: list[Resu
     assert text.startswith("no other engine on cpu is unchanged between the studies")
 
 
+def test_variants_of_an_engine_do_not_show_the_drift_of_its_machine() -> None:
+    rows = diff(
+        *([study(*(measured(f"{name}/cpu", 0.01) for name in ("torch", "torch+compile", "tf", "jax")))] * 2)
+    ).rows
+    assert [row.controls for row in rows] == [
+        ["tf/cpu", "jax/cpu"], ["tf/cpu", "jax/cpu"], ["torch/cpu", "torch+compile/cpu", "jax/cpu"],
+        ["torch/cpu", "torch+compile/cpu", "tf/cpu"],
+    ]  # fmt: skip
+
+
+def test_an_engine_whose_peak_alone_changed_shows_the_drift() -> None:
+    torch, one, two = (
+        measured(f"{engine}/cpu", 0.01, peak=PeakComparison(peak, 0.5, "x"))
+        for engine, peak in (("torch", 1e11), ("tf", 1e11), ("tf", 2e11))
+    )
+    row, changed = diff(study(torch, one), study(torch, two)).rows
+    assert (row.controls, list(changed.changed)) == (["tf/cpu"], ["peak"])
+
+
+@pytest.mark.parametrize("controls", [0, 1, 2, 4])
+def test_the_interval_contains_the_own_shifts_of_the_controls(controls: int) -> None:
+    """Without variation between processes, it has only the shifts of the engine and a share of those of the others."""
+    steady = [[[0.01]], [[0.01]], [[0.01]]]
+    engines = ("torch", "tf", "jax", "flux", "keras")[: 1 + controls]
+    document = study(*(with_step_times(measured(f"{engine}/cpu", 0.01), steady) for engine in engines))
+    row, *_ = diff(document, document).rows
+    low, high = row.corrected_ci95 or (1.0, 1.0)
+    share = 1 / controls if controls else 0.0
+    assert math.log(high) == pytest.approx(1.96 * ASSUMED_STD * math.sqrt(2 * (1 + share)), rel=1e-3)
+    assert low * high == pytest.approx(1.0)
+
+
 def test_engine_slower_than_the_machine_drift_is_slower() -> None:
     found = diff(both(0.01), slow_down(both(0.015), 1.4))
     assert [row.verdict for row in found.rows] == ["slower", "no difference"]
@@ -195,12 +231,44 @@ def test_two_unchanged_engines_do_not_tell_which_of_them_changed() -> None:
     assert text.startswith("only two engines on cpu are unchanged between the studies")
 
 
-def test_change_of_a_global_setting_is_not_attributed_to_the_machine() -> None:
+@pytest.mark.parametrize(("name", "before", "after"), [("malloc", "retain", "system"), ("pinned_cpus", [], [0, 1])])
+def test_change_of_a_global_setting_is_not_attributed_to_the_machine(name: str, before: object, after: object) -> None:
     one, two = both(0.01), slow_down(both(0.01), 1.4)
-    two.settings.malloc = "system"
+    setattr(two.settings, name, after)
     found = diff(one, two)
     assert {row.verdict for row in found.rows} == {"slower"}
-    assert found.changed == {"malloc": ("retain", "system")}
+    assert found.changed == {name: (before, after)}
+
+
+def test_engines_that_change_in_opposite_directions_are_not_the_machine() -> None:
+    found = diff(both(0.010), study(measured("torch/cpu", 0.014), measured("tf/cpu", 0.014)))
+    assert not any(text.startswith("all configurations") for text in found.warnings)
+
+
+def test_the_newest_studies_of_a_machine_tell_how_much_it_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repetitions, "MAX_STUDIES", len(SHIFTS) + 2)  # and the two that are compared
+    one, two = study(both(0.0100).results[0]), study(both(0.0120, versions={"torch": "2.13.0"}).results[0])
+    steady, unsteady = saved_studies(*[0.0] * 6), saved_studies(*SHIFTS)
+    for saved, std in (((*steady, *unsteady), 0.085), ((*unsteady, *steady), 0.0)):
+        spread = only_row(diff(one, two, saved=saved)).spread
+        assert spread is not None
+        assert spread.std == pytest.approx(std, abs=0.01)
+
+
+def test_the_spread_of_means_is_not_that_of_typical_steps() -> None:
+    """Pauses differ from study to study; typical steps do not."""
+    documents = [
+        msgspec.structs.replace(
+            study(measured("torch/cpu", 0.01, mean_step_time=MeanStepTime(0.012 * (1 + shift), (0.0119, 0.0121)))),
+            id=f"saved-{number}",
+        )
+        for number, shift in enumerate(SHIFTS)
+    ]
+    saved = [summarize_document(one.id, to_json(one), 0.0) for one in documents]
+    spreads = [
+        Repetitions(saved, {"A": documents[0]}).spread("A", device="cpu", means=means) for means in (False, True)
+    ]
+    assert [spread.std for spread in spreads] == pytest.approx([0.0, 0.085], abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +305,14 @@ def test_different_workloads_are_not_comparable(name: str, value: Any) -> None:
     one.settings.data_sha256 = "f" * 64
     assert only_row(diff(one, one)).verdict == "no difference"
     assert only_row(diff(one, study(measured("torch/cpu", 0.02)))).reason == "different images"
+
+
+def test_numbers_of_replicas_are_different_workloads() -> None:
+    one, two = (
+        study(measured("torch/cpu", 0.01, workload=msgspec.structs.replace(WORKLOAD, replicas=replicas)))
+        for replicas in (1, 2)
+    )
+    assert only_row(diff(one, two)).reason == "different replicas: 1 in A, 2 in B"
 
 
 def test_different_host_has_a_ratio_and_a_warning_but_no_verdict() -> None:

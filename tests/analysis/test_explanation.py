@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 
 import msgspec
@@ -13,8 +14,9 @@ from polybench.networks.layers import Operation
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
-from polybench.schema.result import BreakEven, Pipeline, Startup
+from polybench.schema.result import BreakEven, Pipeline, Result, Startup
 from polybench.schema.study import StudyDocument
+from tests.analysis.test_diff import with_step_times
 from tests.factories import layers, measured, saved_again, study, typical_study, unmeasured
 
 CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")
@@ -241,3 +243,28 @@ def test_small_garbage_collection_time_is_reported(document: StudyDocument) -> N
     document.results[0].gc = GarbageCollection(2e-5)
     texts = text(explain(document, SavedDocuments([timed])))
     assert "Garbage collection takes 20.0 µs of flux/cpu's step." in texts
+
+
+def test_the_largest_gain_is_recommended_first() -> None:
+    document = study(
+        measured("jax/cpu", 0.015),
+        measured("tf/cpu", 0.020),
+        measured("torch/cpu", 0.030),
+        measured("tf+xla/cpu", 0.012),
+        measured("torch+compile/cpu", 0.010),
+    )
+    found = explain(document, SavedDocuments(), "jax/cpu").recommendations
+    assert [one.text.partition(":")[0] for one in found] == ["torch/cpu as torch+compile/cpu", "tf/cpu as tf+xla/cpu"]
+
+
+@pytest.mark.parametrize(("others", "reason"), [(1, None), (5, "not significant among these comparisons")])
+def test_differences_are_corrected_for_their_number(others: int, reason: str | None) -> None:
+    """One with p = 0.03 is significant alone."""
+
+    def one(engine: str, *logs: float) -> Result:
+        return with_step_times(measured(f"{engine}/cpu", 0.01), [[[0.01 * math.exp(log)]] * 2 for log in logs])
+
+    engines = ("tf", "jax", "flux", "keras", "lux")[:others]
+    document = study(one("torch", 0.0, 0.0, 0.0), *(one(engine, 0.07, 0.10, 0.13) for engine in engines))
+    found = explain(document, SavedDocuments()).comparisons
+    assert [pair.inconclusive_reason for pair in found] == [reason] * others

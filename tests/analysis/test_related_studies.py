@@ -83,12 +83,15 @@ def test_layers_are_related_for_any_input_of_the_study() -> None:
 
 def test_studies_that_differ_in_one_setting_are_found() -> None:
     one = compared()
+    another_machine = saved_again(one, "20250102-f", threads=16)
+    another_machine.host = msgspec.structs.replace(another_machine.host, hostname="another")
     four, newer = saved_again(one, "20250102-b", threads=4), saved_again(one, "20250103-c", threads=4)
     others = [
         newer,
         four,
         saved_again(one, "20250102-d", threads=8, batch_size=64),  # differs in two settings
         saved_again(one, "20250102-e", threads=8, input="pipeline"),
+        another_machine,
         one,
     ]
     assert [(row.value, row.study.id) for (row,) in find_variations(one, ["tf/cpu"], "threads", others)] == [

@@ -15,7 +15,7 @@ from polybench.analysis.diff import TOLERANCE
 from polybench.errors import BadInput
 from polybench.stats.between_studies import ASSUMED_STD
 from polybench.storage.store import Store
-from tests.analysis.test_diff import both, slow_down
+from tests.analysis.test_diff import SHIFTS, both, slow_down
 from tests.commands import invoke, printed_json, refused
 from tests.factories import measured, study
 
@@ -118,3 +118,20 @@ def test_python_returns_the_same_verdicts() -> None:
     assert polybench.diff("2025", new, tolerance=0.6).rows()[0]["verdict"] == "no difference"
     with pytest.raises(BadInput, match="expected a fraction between 0 and 1"):
         polybench.diff("2025", new, tolerance=5)
+
+
+def test_hosts_may_be_declared_one_machine(own_folders: Path) -> None:
+    moved = msgspec.structs.replace(both(0.0150, **NEW), id="20280202-moved")
+    moved.host.hostname = "container-2"
+    Store(own_folders / "results").save(moved)
+    arguments = ("2025", "2028", "--fail-if", "slower=5%")
+    assert run(*arguments).exit_code == 4
+    assert run(*arguments, "--same-machine").exit_code == 1
+
+
+def test_saved_studies_tell_how_much_studies_of_the_machine_differ(own_folders: Path) -> None:
+    for number, shift in enumerate(SHIFTS):
+        repetition = slow_down(both(0.0100), 1 + shift)
+        Store(own_folders / "results").save(msgspec.structs.replace(repetition, id=f"2019010{number}-repetition"))
+    torch, _ = printed_json("diff", "2025", "2026")["rows"]
+    assert torch["spread"]["repetitions"] >= len(SHIFTS)

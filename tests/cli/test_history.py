@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from polybench.analysis import history as over_time
+from polybench.schema.resources import BlockCounters, Interference
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json
@@ -122,3 +123,29 @@ def test_one_process_has_no_interval_and_little_weight(folder: Path) -> None:
     assert flux["points"][-1]["ci95"] is None
     assert len(flux["change_points"]) == 1
     assert "(one process)" in printed("history", "--engine", "flux")
+
+
+def test_a_change_within_the_tolerance_is_no_change_point(folder: Path) -> None:
+    assert [len(series("--engine", "flux", "--tolerance", text)[0]["change_points"]) for text in ("50%", "70%")] == [
+        1,
+        0,
+    ]
+
+
+def test_studies_of_other_data_make_another_series(folder: Path) -> None:
+    save(folder, 20, 0.1, data_sha256="f" * 64)
+    assert sorted(len(one["points"]) for one in series("--engine", "flux")) == [1, 7]
+
+
+def test_a_disturbed_study_makes_no_change_point(folder: Path) -> None:
+    affected = BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
+    disturbed = measured(
+        "flux/cpu",
+        0.08,
+        versions={"Flux": "0.16.10\x1b[2J", "build": {"x": 1}},
+        interference=Interference(blocks=[[affected]], blocks_affected=1),
+    )
+    for day in ("28", "29", "30"):
+        Store(folder).save(msgspec.structs.replace(study(disturbed), id=f"202601{day}", created=f"2026-01-{day}"))
+    (flux,) = series("--engine", "flux")
+    assert [change["study"] for change in flux["change_points"]] == ["20260105"]

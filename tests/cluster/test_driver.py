@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from polybench.analysis.merge import merge
+from polybench.cluster import node
 from polybench.cluster import run as run_module
 from polybench.cluster.driver import MachineRun
 from polybench.cluster.executor import EXECUTORS, make_executor
@@ -20,9 +23,11 @@ from polybench.cluster.messages import (
     Saved,
     Started,
     Task,
+    TimeLeft,
     current_fingerprint,
     encode_line,
     message_decoder,
+    read_messages,
     request_decoder,
 )
 from polybench.cluster.node import StreamingStore
@@ -32,6 +37,7 @@ from polybench.render import render
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy, ResumableRun, discard
 from polybench.runner.prepare import new_header
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
+from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import from_json, to_json
 from polybench.storage.anonymize import anonymize
@@ -266,3 +272,105 @@ def test_reset_deletes_the_checkpoint(tmp_path: Path) -> None:
     assert CheckpointStore(store.folder).ids() == ["20260101-000000-abcd"]
     machine.reset()
     assert CheckpointStore(store.folder).ids() == []
+
+
+def test_machines_get_the_options_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = ScriptedExecutor(a=[COMPLETE])
+    monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
+    cluster = msgspec.structs.replace(cluster_run(tmp_path, "a"), strict=True, parity_check="all")
+    run_on_cluster(cluster, RecordingProgress(), store=None)
+    ((_, task, _),) = executor.started
+    assert (task.strict, task.parity_check) == (True, "all")
+
+
+def test_rows_that_had_failed_keep_their_reason(tmp_path: Path) -> None:
+    machine = machine_run(Store(tmp_path / "r"), tmp_path)
+    crashed = measured("fake+slow/cpu", 0.01, status="failed", reason="it crashed")
+    machine.save(
+        Saved(to_json(msgspec.structs.replace(study(measured("fake/cpu", 0.01), crashed), finished=False)), b"x")
+    )
+    machine.fail("the node is gone")
+    assert machine.document is not None
+    assert [(one.status, one.reason) for one in machine.document.results] == [
+        ("failed", "the node is gone"), ("failed", "it crashed"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("checkpoint", [b"state", None])
+def test_an_interrupted_study_keeps_its_checkpoint(checkpoint: bytes | None, tmp_path: Path) -> None:
+    store = Store(tmp_path / "r")
+    machine = machine_run(store, tmp_path)
+    machine.save(document(first_task(tmp_path)))
+    last = study(measured("fake/cpu", 0.01, status="interrupted" if checkpoint else "ok"))
+    machine.save(Saved(to_json(msgspec.structs.replace(last, finished=True)), checkpoint))
+    assert CheckpointStore(store.folder).ids() == (["20260101-000000-abcd"] if checkpoint else [])
+
+
+def test_machines_are_not_compared_with_one_whose_images_differ(play) -> None:  # type: ignore[no-untyped-def]
+    _, result, _ = play(a=[COMPLETE], b=[[Started(hostname="k"), OTHER_IMAGES, Finished()]], c=[COMPLETE])
+    assert [one.document is None for one in result.machines] == [False, True, False]
+
+
+def test_the_remaining_time_is_that_of_the_slowest_machine(play) -> None:  # type: ignore[no-untyped-def]
+    left = [[Started(hostname="h"), TimeLeft(seconds), LAST, Finished()] for seconds in (7.0, 5.0)]
+    _, _, listener = play(a=[left[0]], b=[left[1]])
+    assert listener.seconds_left == [7.0, 7.0]
+
+
+def test_a_running_cluster_run_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, locked = Store(tmp_path / "r"), []
+
+    class Trying(ScriptedExecutor):
+        def check(self, groups: Sequence[MachineGroup]) -> list[str]:
+            (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint) or [header.id]
+            with pytest.raises(BadInput, match="is still running"), CheckpointStore(store.folder).lock(id):
+                pass
+            locked.append(id)
+            return super().check(groups)
+
+    header = new_header()
+    lost: Script = [Started(hostname="h"), DOCUMENT, NodeLost("it is gone", can_retry=False)]
+    executor = Trying(a=[lost, COMPLETE], b=[COMPLETE])
+    monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
+    result = run_on_cluster(cluster_run(tmp_path, "a", "b"), RecordingProgress(), store=store, header=header)
+    assert result.unfinished_id == header.id
+    resume_on_cluster(header.id, RecordingProgress(), store=store)
+    assert locked == [header.id] * 2
+
+
+def test_a_node_measures_with_the_options_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[Any] = []
+    monkeypatch.setattr(node, "run_study", lambda study, *_, **options: received.append((study, options)))
+    monkeypatch.setattr(node, "resume_study", lambda id, *_, **options: received.append((id, options)))
+    here, there = new_header(), new_header(anonymous=True)
+    elsewhere = msgspec.structs.replace(there, host=msgspec.structs.replace(there.host, hostname="driver"))
+    fields = {"header": elsewhere, "study": cluster_run(tmp_path).study, "fingerprint": current_fingerprint()}
+    for task in (Task(**fields, strict=True, parity_check="all"), Task(**fields, strict=True, checkpoint=b"x")):
+        node.run_task(task, lambda _: None)
+    (study_, measured_), (id, resumed) = received
+    assert (study_, measured_["strict"], measured_["parity_check"]) == (fields["study"], True, "all")
+    assert measured_["header"].host.hostname == here.host.hostname
+    assert (id, resumed["strict"], resumed["anonymous"]) == (there.id, True, True)
+
+
+def test_the_end_of_a_long_log_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "_MAX_LOG_BYTES", 4)
+    sent: list[Message] = []
+    failed = study(measured("fake/cpu", 0.01, status="failed", log_path="/elsewhere/fake.log"))
+    log = tmp_path / "logs" / failed.id / "fake.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"start, then the end")
+    StreamingStore(tmp_path, sent.append).save(msgspec.structs.replace(failed, finished=True))
+    (saved,) = sent
+    assert isinstance(saved, Saved)
+    assert saved.logs == {"fake.log": b" end"}
+
+
+def test_messages_are_read_on_from_an_incomplete_line(tmp_path: Path) -> None:
+    file = tmp_path / "messages"
+    line = encode_line(TimeLeft(3.0))
+    file.write_bytes(encode_line(TimeLeft(2.0)) + line[:5])
+    first, offset = read_messages(file)
+    with file.open("ab") as stream:
+        stream.write(line[5:])
+    assert (first, read_messages(file, offset)[0]) == ([TimeLeft(2.0)], [TimeLeft(3.0)])

@@ -27,6 +27,7 @@ STEAL = IDLE._replace(steal_seconds=0.1)
     [
         (IDLE, 0.0, False),
         (IDLE, 0.9, False),  # more threads than cores: the worker waited for itself
+        (BUSY, 0.0, False),
         (BUSY, 0.05, False),  # other processes were busy on other cores
         (BUSY, 0.07, True),  # more than 3 % of its CPU time
         (STEAL, 0.0, True),  # steal time is not a wait of the worker

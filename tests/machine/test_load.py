@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -74,8 +75,30 @@ def test_cpu_time_of_a_worker_that_ended_still_counts() -> None:
     assert read_counters().own_cpu_seconds >= alive.own_cpu_seconds - 0.02
 
 
-def test_round_of_a_few_ticks_is_never_affected(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not meter(monkeypatch, reading(0.0), reading(0.05, busy_seconds=0.05)).stop(0, 0).affected
+@pytest.mark.parametrize("change", [{"busy_seconds": 0.05}, {"steal_seconds": 0.05}, {"swapped_bytes": 4096}])
+def test_round_of_a_few_ticks_is_never_affected(change: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not meter(monkeypatch, reading(0.0), reading(0.05, **change)).stop(0, 0).affected
+
+
+class CpuTimes(NamedTuple):
+    """The fields of psutil; the time of guests is also in that of their hosts."""
+
+    user: float = 1.0
+    nice: float = 2.0
+    system: float = 4.0
+    idle: float = 8.0
+    iowait: float = 16.0
+    irq: float = 32.0
+    softirq: float = 64.0
+    steal: float = 128.0
+    guest: float = 0.5
+    guest_nice: float = 0.25
+
+
+def test_the_kernel_counts_guests_within_the_time_of_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load.psutil, "cpu_times", CpuTimes)
+    found = read_counters()
+    assert (found.busy_seconds, found.steal_seconds) == (1.0 + 2.0 + 4.0 + 32.0 + 64.0, 128.0)
 
 
 def test_pressure_is_the_time_in_which_some_task_had_no_core(tmp_path: Path) -> None:

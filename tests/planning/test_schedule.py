@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +59,8 @@ def test_groups_keep_order_and_fit_into_memory_except_single_configurations(size
     assert [configuration for group in grouped for configuration in group] == list(by_configuration)
     for group in grouped:
         assert len(group) == 1 or sum(by_configuration[configuration] for configuration in group) <= available
+    for group, following in itertools.pairwise(grouped):
+        assert sum(by_configuration[configuration] for configuration in (*group, following[0])) > available
 
 
 LONG = 10_000

@@ -12,6 +12,7 @@ from polybench.data import Dataset, open_dataset, synthetic
 from polybench.data.batch_files import EpochFile, PipelineFiles, open_epoch, open_mapped, write_epoch
 from polybench.data.batches import Order, augment
 from polybench.errors import BadInput
+from polybench.networks.initial_weights import initial_weights
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.planning.shared_files import SharedFiles
@@ -116,3 +117,10 @@ def test_batches_of_sequence_networks_contain_tokens(tmp_path: Path, monkeypatch
 def test_sequences_reject_input_pipelines() -> None:
     with pytest.raises(BadInput, match="pipelines read images, but char-lstm takes sequences"):
         resolve(Study(engines=("fake",), devices=("cpu",), model="char-lstm", input="pipeline"))
+
+
+def test_trainings_of_other_seeds_begin_with_other_weights(tmp_path: Path) -> None:
+    plan = resolve(Study(engines=("fake",), devices=("cpu",), data="synthetic", seed=1))
+    one, two = (np.load(shared_files.seeded_weights(plan, seed, tmp_path))["conv1.weight"] for seed in (1, 2))
+    assert not np.array_equal(one, two)
+    np.testing.assert_array_equal(one, initial_weights(plan.model, 1)["conv1.weight"])

@@ -49,7 +49,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 10 / pages
 
 def test_environment_sets_every_thread_pool_and_hides_gpus_from_cpu_workers() -> None:
     environment = worker_environment(ENGINES["tf"], "cpu", 3)
-    assert environment["OMP_NUM_THREADS"] == environment["JULIA_NUM_THREADS"] == "3"
+    pools = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "JULIA")
+    assert [environment[f"{name}_NUM_THREADS"] for name in pools] == ["3"] * len(pools)
+    assert environment["VECLIB_MAXIMUM_THREADS"] == "3"
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in worker_environment(ENGINES["tf"], "cuda", 3)
     assert ENGINES["tf"].environment.items() <= environment.items()

@@ -176,3 +176,8 @@ def test_polybenchs_own_python_inherits_the_users_variables() -> None:
     user = {"PYTHONHOME": "/there", "PYTHONPATH": os.pathsep.join(["/one", ""])}
     assert OWN_INTERPRETER.with_python_path(user)["PYTHONHOME"] == "/there"
     assert OWN_INTERPRETER.with_python_path(user)["PYTHONPATH"].split(os.pathsep) == [*OWN_INTERPRETER.folders, "/one"]
+
+
+def test_another_python_does_not_inherit_the_standard_library_of_polybenchs_own() -> None:
+    other = Interpreter("/env/bin/python", ("/links",), "3.12.1")
+    assert other.with_python_path({"PYTHONHOME": "/there", "X": "1"}) == {"X": "1", "PYTHONPATH": "/links"}

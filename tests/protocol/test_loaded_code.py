@@ -51,6 +51,8 @@ def test_a_module_has_a_file_with_size_and_time_behind_links_of_folders(
     file.write_text("x = 12\n")
     assert loaded_code.changed_files(before) == [str(file)]
     assert loaded_code.changed_names(before, loaded_code.loaded_code()) == [str(file)]
+    file.unlink()
+    assert loaded_code.changed_files(before) == []  # it may have been temporary
     assert loaded_code.describe_changes(["d", "c", "b", "a"]) == "the loaded code changed: a, b, c and 1 more"
 
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
+from polybench.schema.parity import ParityCheck
 from polybench.schema.study import to_json
 from polybench.storage import study_index
 from polybench.storage.store import Store
@@ -60,7 +61,11 @@ def test_only_changed_studies_are_read_again(index: StudyIndex, tmp_path: Path) 
     with patch.object(study_index, "summarize_document", wraps=summarize_document) as summarize:
         index.summaries()
         index.summaries()
-    assert [call.args[0] for call in summarize.call_args_list] == ["e"]
+        assert [call.args[0] for call in summarize.call_args_list] == ["e"]
+        save(tmp_path / "results", "e")
+        index.summaries()
+        index.summaries()
+        assert [call.args[0] for call in summarize.call_args_list] == ["e", "e"]
 
 
 def other_version(path: Path) -> None:
@@ -116,7 +121,12 @@ def test_concurrent_processes_see_all_studies(index: StudyIndex) -> None:
 
 
 def test_fastest_configuration_is_ranked() -> None:
-    document = study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, status="failed"))
+    document = study(
+        measured("torch/cpu", 0.02),
+        measured("tf/cpu", 0.01, status="failed"),
+        measured("jax/cpu", 0.01, parity=ParityCheck("fail", "another loss")),
+        measured("flux+gc_off/cpu", 0.01, caveat="step times leave out garbage collection"),
+    )
     found = summarize_document(document.id, to_json(document), 0.0)
     assert found.fastest is not None
     assert found.fastest.configuration == "torch/cpu"

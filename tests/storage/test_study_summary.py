@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from polybench.schema.study import to_json
-from polybench.storage.summaries import Filters, StudySummary, parse_time, summarize_document
+from polybench.storage.summaries import Filters, StudySummary, filters_from_text, parse_time, summarize_document
 from tests.factories import measured, study, unmeasured
 
 STUDY = study(
@@ -74,3 +75,23 @@ def test_invalid_start_time_is_replaced_by_the_file_time(created: str) -> None:
     found = summarize_document(document.id, to_json(document), 7.0)
     assert found.created == created
     assert found.started_at == 7.0 or created.startswith("9999")
+
+
+def test_all_given_tags_must_match() -> None:
+    tagged = msgspec.structs.replace(summary(), tags=["ci", "lr=0.1"])
+    assert Filters(tags=["ci", "lr=*"]).matches(tagged)
+    assert not Filters(tags=["ci", "nightly"]).matches(tagged)
+
+
+def test_the_last_date_is_inclusive() -> None:
+    day, time = (filters_from_text({"until": text}, (), ()) for text in ("2025-01-01", "2025-01-01T00:00:00"))
+    assert day.matches(summary())
+    assert not time.matches(summary())
+
+
+def test_one_process_is_no_repetition() -> None:
+    document = study(measured("torch/cpu", 0.01, processes=1), measured("tf/cpu", 0.01, processes=2))
+    one, two = summarize_document(document.id, to_json(document), 0.0).configurations
+    assert one.step is None
+    assert two.step is not None
+    assert two.step.processes == 2

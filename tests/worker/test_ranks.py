@@ -132,6 +132,30 @@ def test_a_single_process_worker_starts_no_ranks(monkeypatch: Any) -> None:
     assert coordinator.handle(calls.load(FAULTY)) == ("handled", calls.load(FAULTY))
 
 
+@pytest.mark.parametrize(
+    ("sent", "alone"),
+    [(calls.save_training("x"), True), (calls.restore_training("x"), False), (calls.run_steps(0, 1), False)],
+    ids=["saving", "restoring", "steps"],
+)
+def test_rank_0_alone_saves_a_training(sent: Request[Any], alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rank:
+        def __init__(self) -> None:
+            self.requests: list[Request[Any]] = []
+
+        def request(self, request: Request[Any], timeout: float) -> None:
+            self.requests.append(request)
+
+        def handle(self, request: Request[Any]) -> Reply:
+            return Answer(request.call.name, None)
+
+    monkeypatch.setenv(RANKS, "0;1")
+    first, other = Rank(), Rank()
+    coordinator = RankCoordinator(first, lambda response: None)  # type: ignore[arg-type]
+    coordinator._ranks = [other]  # type: ignore[list-item]
+    assert coordinator.handle(sent) == Answer(sent.call.name, None)
+    assert other.requests == ([] if alone else [sent])
+
+
 def test_times_are_those_of_rank_0_and_memory_is_summed() -> None:
     combined = combine_answers([BlockMeasured([0.1, 0.2], 1, 100), BlockMeasured([9.0, 9.0], 1, 50)])
     assert combined == BlockMeasured([0.1, 0.2], 1, 150)

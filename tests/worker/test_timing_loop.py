@@ -54,6 +54,14 @@ def test_an_injected_delay_is_waited_and_added(monkeypatch: pytest.MonkeyPatch) 
     assert engine.calls[3:] == ["run 2+1", "run 3+1", "run 4+1"]
 
 
+def test_an_injected_delay_is_relative_to_the_median_untimed_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    tick, ticks, seconds = 2**-10, itertools.count(1), iter([48, 16, 16, 16])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * tick)
+    engine = Recorder()
+    monkeypatch.setattr(engine, "run_steps", lambda first, n: next(seconds) * tick)
+    assert measure_block(engine, 2, injected_delay=0.5).step_times == [(16 + 16) * tick] * 2
+
+
 def test_call_overhead_is_the_time_of_the_call_beyond_the_engines_own(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
@@ -67,6 +75,19 @@ def test_call_overhead_is_the_time_of_the_call_beyond_the_engines_own(monkeypatc
     block = measure_block(WithCallOverhead(), 3)
     assert block.step_times == [0.002] * 3
     assert block.call_overhead_seconds == pytest.approx(0.003)
+
+
+def test_call_overhead_is_that_of_a_typical_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, overheads = 0.0, iter([0.0, 0.0, 1.0, 3.0, 8.0])
+
+    class Delayed(Recorder):
+        def run_steps(self, first: int, n: int) -> float:
+            nonlocal now
+            now += 2.0 + next(overheads)
+            return 2.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    assert measure_block(Delayed(), 3).call_overhead_seconds == 3.0
 
 
 def test_call_overhead_is_unknown_if_the_engine_simulates_its_clock() -> None:
