@@ -20,7 +20,7 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.errors import BadInput
 from polybench.figures import FIGURES
 from polybench.html_report import StudySection, render_report
-from polybench.html_report.page import _environment
+from polybench.html_report.page import _environment, format_command
 from polybench.html_report.study_section import build_view, headline, parity_views, results_table
 from polybench.render.table import Column, Table
 from polybench.results.comparisons import add_comparisons
@@ -59,6 +59,13 @@ def test_published_results_are_escaped_in_every_place() -> None:
     text = str(_environment().get_template("macros.html.j2").module.published(part))
     assert text.count("&lt;script&gt;") == 3
     assert "<script" not in text
+
+
+def test_a_command_can_be_pasted_into_a_shell() -> None:
+    assert (
+        format_command(["run", "my study.toml", "--title", "$HOME"]) == "polybench run 'my study.toml' --title '$HOME'"
+    )
+    assert format_command(["/usr/bin/script.py"]) == ""
 
 
 def test_report_contains_everything_of_a_study() -> None:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from polybench.errors import BadInput, ConfigurationFailed
-from polybench.importer import run_import
+from polybench.importer import ImportRequest, _silent_end, run_import
 from polybench.importer.errors import as_bad_input
 from tests.processes import becomes_true, have_ended
 
@@ -24,6 +24,12 @@ _INTERRUPTED_FORWARD = """import torch
 class net(torch.nn.Conv2d):
     def __init__(self): super().__init__(3, 4, 3)
     def forward(self, x): raise KeyboardInterrupt("in the forward pass")"""
+
+
+def test_a_silent_end_has_the_last_lines_of_the_log(tmp_path: Path) -> None:
+    log = "\n".join(f"line {number}" for number in range(1, 8))
+    error = _silent_end(ImportRequest("/nowhere/model.py", "net", None, str(tmp_path)), 3, log)
+    assert str(error).endswith("while the file ran; it printed: line 3 / line 4 / line 5 / line 6 / line 7")
 
 
 def run(code: str) -> str:

@@ -301,6 +301,10 @@ class TestUpwardTrend:
         step_times[4][7] = [3.0]
         assert upward_trend(step_times) is None
 
+    def test_an_outlying_first_round_hides_no_trend(self) -> None:
+        rising = [[1.01**number] for number in range(8)]
+        assert upward_trend([rising, [[1.3], *rising[1:]]]) == pytest.approx(1.01**7 - 1)
+
     def test_a_fall_is_not_a_rise(self) -> None:
         assert upward_trend(self.noisy(1, rise=-0.1)) is None
 

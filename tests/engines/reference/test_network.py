@@ -9,6 +9,7 @@ from polybench.engines.reference.layers import conv
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.batches import dropout_masks
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import Dense
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.networks.padding import Sides
@@ -18,6 +19,14 @@ from tests.example_networks import EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEX
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.random((2, 4, 3, 9, 8), dtype=np.float32), RANDOM.integers(0, 3, (2, 4))
 WEIGHTS = initial_weights(EVERYTHING, 0)
+
+
+def test_equal_images_with_other_labels_are_computed_each() -> None:
+    model = Model("net", "", (4,), 3, (Dense("dense", 4, 3),), 4, Optimizer(), 4)
+    weights, images = initial_weights(model, 0), np.repeat(RANDOM.random((1, 4)), 3, axis=0)
+    single = [loss_and_gradients(model, weights, images[:1], np.array([label])).loss for label in (0, 1, 1)]
+    assert single[0] != single[1]
+    assert loss_and_gradients(model, weights, images, np.array([0, 1, 1])).loss == pytest.approx(np.mean(single))
 
 
 @pytest.mark.parametrize(
