@@ -22,6 +22,14 @@ def search(
     return bisection.find_change(pairs, n), pairs
 
 
+def test_the_change_is_outside_of_the_credible_range_with_five_percent() -> None:
+    pairs = {16: [0.05, 0.06, 0.04], 8: [0.02], 4: [0.0]}
+    probabilities, (first, last) = bisection.posterior(pairs, 16), bisection.credible_versions(pairs, 16)
+    assert 1 < first < last <= 16
+    assert probabilities[: first - 1].sum() < 0.025 <= probabilities[:first].sum()
+    assert probabilities[last:].sum() <= 0.025
+
+
 def outcomes(n: int, log: float, spread: float, searches: int = 300) -> tuple[float, float, int]:
     """Return the shares of right and wrong results, and the largest number of pairs; the tails are Student's."""
     rng = np.random.default_rng(7)

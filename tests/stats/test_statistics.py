@@ -351,6 +351,13 @@ def test_turns_are_compared_pair_by_pair() -> None:
     interval = math.exp(1.5 * math.log(2) - half), math.exp(1.5 * math.log(2) + half)
     assert found == Ratio(pytest.approx(2**1.5), pytest.approx(interval), "processes")
     assert compare_turns([[[2.0]]], [[[1.0]]]) == Ratio(pytest.approx(2.0), None, "single_process")
+    assert compare_turns([[[2.0]]], [[[8.0]]], work=16.0).speedup == pytest.approx(4.0)
+
+
+def test_a_ratio_of_means_is_within_its_interval() -> None:
+    ratio, interval = ratio_of_means([[[0.03]], [[0.031]], [[0.029]]], [[[0.01]], [[0.0101]], [[0.0102]]])
+    assert interval is not None
+    assert 2 < interval[0] < ratio < interval[1] < 4
 
 
 def test_q_values_limit_the_false_discovery_rate() -> None:
