@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from statistics import fmean
+from typing import Any
 
 import pytest
 
+from polybench.machine import host
 from polybench.planning.schedule import STOPPING_CHECKS
+from polybench.protocol.calls import BlockMeasured
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Result
 from polybench.stats.statistics import margin_of_error, ratio
-from tests.simulated_machine import Machine, Script, repeat, study_of
+from tests.simulated_machine import Machine, Script, SimulatedWorker, repeat, study_of
 
 STEADY = {"process": 0.0, "round": 0.0, "tail": 0.0}
 
@@ -128,3 +131,66 @@ def test_rounds_end_at_half_of_the_margin_within_the_first_process() -> None:
         rounds.add(len(first[0]))
         assert margin_of_error(ratio([first[0]], [first[1]])) <= margin / 2
     assert max(rounds) > min(rounds) == STOPPING_CHECKS[0]
+
+
+def test_only_the_first_process_decides_how_many_rounds_are_enough() -> None:
+    chosen = set()
+    for machine in repeat(Machine(process=0.0, round=0.03, tail=0.0), 5):
+        document = machine.measure({"torch": Script(), "tf": Script()}, processes=6, margin=0.05, budget=1000.0)
+        rounds = {len(process) for result in document.results for process in result.nested_step_times}
+        assert len(rounds) == 1
+        chosen |= rounds
+    assert max(chosen) > STOPPING_CHECKS[0]
+
+
+def test_reruns_of_timing_blocks_are_charged_to_the_budget() -> None:
+    """Nearly all blocks are disturbed; reruns of all of them would take 140 s."""
+    fields = {"rounds_per_process": 20, "steps_per_round": 20, "budget": 100.0}
+    document = Machine(seed=1, **STEADY, bursts=0.9).measure({"torch": Script()}, processes=2, **fields)
+    assert document.results[0].interference.blocks_rerun
+    assert document.phase_seconds is not None
+    assert sum(document.phase_seconds.rounds) < 105  # with the calibration of each process, which is not charged
+
+
+def test_each_round_has_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers: list[int] = []
+    measure_block = SimulatedWorker.measure_block
+
+    def recorded(worker: SimulatedWorker, **arguments: Any) -> BlockMeasured:
+        workers.append(worker.pid)
+        return measure_block(worker, **arguments)
+
+    monkeypatch.setattr(SimulatedWorker, "measure_block", recorded)
+    scripts = dict.fromkeys(("torch", "tf", "jax"), Script())
+    Machine(**STEADY).measure(scripts, processes=2, rounds_per_process=6, steps_per_round=5)
+    orders = [tuple(pid % 3 for pid in workers[start : start + 3]) for start in range(0, len(workers), 3)]
+    assert all(sorted(order) == [0, 1, 2] for order in orders)
+    first, second = orders[1:7], orders[8:]  # without the calibration of each process
+    assert len({*first}) > 1
+    assert first != second
+
+
+def test_each_turn_of_a_sweep_has_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: dict[int, int] = {}
+    measure_block = SimulatedWorker.measure_block
+
+    def recorded(worker: SimulatedWorker, **arguments: Any) -> BlockMeasured:
+        sizes.setdefault(worker.pid, worker.simulated.batch_size)
+        return measure_block(worker, **arguments)
+
+    monkeypatch.setattr(SimulatedWorker, "measure_block", recorded)
+    fields = {"processes": 6, "rounds_per_process": 1, "steps_per_round": 1}
+    Machine(**STEADY).measure_points({"torch": Script()}, {"batch_size": [1, 2, 3]}, **fields)
+    order = [*sizes.values()]
+    turns = [tuple(order[start : start + 3]) for start in range(0, len(order), 3)]
+    assert [sorted(turn) for turn in turns] == [[1, 2, 3]] * 6
+    assert len({*turns}) > 1
+
+
+def test_groups_that_exceed_memory_share_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "available_memory", lambda: 1)
+    fields = {"processes": 2, "rounds_per_process": 100, "steps_per_round": 20, "budget": 20.0}
+    document = Machine(**STEADY).measure({"torch": Script(), "tf": Script()}, **fields)
+    assert any("measuring 2 groups" in text for text in document.warnings)
+    assert document.phase_seconds is not None
+    assert sum(document.phase_seconds.rounds) < 23  # with the calibrations, which are not charged

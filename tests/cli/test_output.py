@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+import typer
 
 from polybench.cli.output import OutputOptions, exit_code, print_and_exit
 from polybench.errors import PolybenchError
+from polybench.runner.bisect import search
+from polybench.schema.analyses import BisectPair
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Result
 from polybench.storage.store import Store
-from tests.commands import refused
+from tests.commands import printed, refused
 from tests.factories import WORKLOAD, measured, study
 
 
@@ -110,3 +114,22 @@ def test_a_dry_run_refuses_an_output_that_the_run_would_refuse(
     (own_folders / "study.toml").write_text('engines = ["fake"]\ndata = "synthetic"\n')
     for command in (("compare", "--engines", "fake", "--data", "synthetic"), ("run", own_folders / "study.toml")):
         assert problem in refused(*command, "--dry-run", option, value)
+
+
+@pytest.mark.parametrize(("codes", "code"), [((0, 0), 0), ((4, 0), 4), ((0, 1), 1), ((1, 130), 130), ((130, 1), 130)])
+def test_a_command_exits_with_the_most_severe_code(codes: tuple[int, int], code: int) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        print_and_exit("", OutputOptions(quiet=True), None, "", *codes)
+    assert ended.value.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("version", "interrupted", "code"), [("b", False, 0), (None, False, 4), (None, True, 130), ("b", True, 130)]
+)
+def test_exit_codes_of_a_bisection(
+    version: str | None, interrupted: bool, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = search(["a", "b"], [], lambda version: BisectPair(version=version, study="s", ratio=1.0))
+    document = msgspec.structs.replace(document, version=version, interrupted=interrupted)
+    monkeypatch.setattr("polybench.runner.bisect.run_bisect", lambda *_, **__: document)
+    printed("bisect", "1", "2", "--package", "torch", "--engines", "torch", "--format", "json", code=code)

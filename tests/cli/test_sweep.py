@@ -8,14 +8,21 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from unittest.mock import patch
 
 import pytest
 from typer.testing import Result
 
 from polybench.data import synthetic
+from polybench.errors import BadInput
+from polybench.planning.grid import points
+from polybench.runner.checkpoint import SweepSpec
+from polybench.runner.sweep import PointResult, SweepOutcome
+from polybench.schema.options import Study
+from polybench.schema.result import Status
 from polybench.storage.store import Store
+from tests import factories
 from tests.commands import invoke, printed, printed_json, refused
 from tests.plugin.faulty_engine import OVERHEAD_SECONDS, SECONDS_PER_IMAGE
 
@@ -240,3 +247,33 @@ def test_a_saved_overhead_is_listed_and_printed_again(measured: Measured, tmp_pa
     pytest.importorskip("plotly", reason="plotly is not installed")
     printed("report", "overhead-last", "-o", tmp_path / "overhead.html", *where)
     assert "overhead of a step" in (tmp_path / "overhead.html").read_text()
+
+
+def test_quick_applies_to_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs: list[SweepSpec] = []
+
+    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> NoReturn:
+        specs.append(spec)
+        raise BadInput("not measured")
+
+    monkeypatch.setattr("polybench.runner.sweep.run_sweep", run_sweep)
+    for options in ((), ("--quick",)):
+        assert refused("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", *options) == "not measured"
+    assert [spec.study.processes for spec in specs] == [Study(engines=("fake",)).processes, 1]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"), [(("ok", "ok"), 0), (("failed", "ok"), 1), (("failed", "interrupted"), 130)]
+)
+def test_the_exit_code_is_the_most_severe_of_all_points(
+    statuses: tuple[Status, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> SweepOutcome:
+        finished = [
+            PointResult(point, factories.study(factories.measured("fake/cpu", 0.01, status=status)))
+            for point, status in zip(points(spec.study, spec.axes), statuses, strict=False)
+        ]
+        return SweepOutcome(spec, [], finished)
+
+    monkeypatch.setattr("polybench.runner.sweep.run_sweep", run_sweep)
+    printed("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", "--quiet", code=code)

@@ -378,3 +378,16 @@ def test_example_job_runs_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (saved,) = results.glob("*.json")
     assert from_json(saved.read_bytes()).finished
     assert "fake/cpu" in log.read_text()
+
+
+@pytest.mark.parametrize(("state", "can_retry"), [("NODE_FAIL", True), ("forgotten", True), ("FAILED", False)])
+def test_a_job_that_its_node_lost_is_started_again(
+    state: str, can_retry: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "_LATE_SECONDS", 0.0)
+    (tmp_path / "job").write_text("17")
+    job = slurm._Job(tmp_path, "", 0)
+    job.update(state, "")
+    (lost,) = job.poll()
+    assert isinstance(lost, NodeLost)
+    assert lost.can_retry is can_retry

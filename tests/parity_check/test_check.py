@@ -263,6 +263,11 @@ def test_a_moving_rate_is_checked_where_it_changes(check: Check) -> None:
     assert {t.step for t in parity.tensors if t.kind == "schedule"} == {31}
 
 
+def test_the_timed_part_ends_with_the_last_change_of_the_rate(check: Check) -> None:
+    timed = [t for t in check("Correct", lr_schedule=((1, 0.001), (6, 0.002))).tensors if t.part == "timed"]
+    assert {t.step for t in timed if t.kind == "gradient"} == {0, 6}
+
+
 @pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])
 def test_incorrect_update_fails_the_timed_part(bug: str, checked: Check) -> None:
     # Loss and gradient are correct at every step, because the reference takes over the engine's weights.

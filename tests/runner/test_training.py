@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from functools import partial
@@ -15,15 +16,37 @@ from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_CORRECT, FakeEngine
 from polybench.errors import BadInput
 from polybench.protocol import calls
+from polybench.protocol.calls import Trained
 from polybench.schema.result import AccuracyDifference, Result, TimeToLoss, TrainedEpoch, Training
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.runner import studies
 from tests.runner.studies import interrupt_at
+from tests.simulated_machine import IMAGES as SIMULATED_IMAGES
+from tests.simulated_machine import Machine, Script, SimulatedWorker
 from tests.worker_sessions import InProcess
 
 STEPS = 2000 // 128
 run = partial(studies.run, rounds_per_process=1, steps_per_round=2)
+
+
+def test_steps_continue_through_all_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[tuple[int, int]] = []
+    train = SimulatedWorker.train
+
+    def recorded(worker: SimulatedWorker, first_step: int, steps: int) -> Trained:
+        trained.append((first_step, steps))
+        return train(worker, first_step, steps)
+
+    monkeypatch.setattr(SimulatedWorker, "train", recorded)
+    fields = {"processes": 2, "rounds_per_process": 1, "steps_per_round": 1, "epochs": 3, "seed": 5}
+    (torch,) = Machine().measure({"torch": Script()}, **fields).results
+    assert [training.seed for training in torch.trainings] == [5, 6]
+    each = len(trained) // 2
+    for training in (trained[:each], trained[each:]):
+        *first_steps, end = 0, *itertools.accumulate(steps for _, steps in training)
+        assert [first for first, _ in training] == first_steps
+        assert end == 3 * (SIMULATED_IMAGES // 128)
 
 
 def test_epochs_are_trained_and_evaluated_for_each_seed(tmp_path: Path) -> None:
