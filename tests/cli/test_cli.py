@@ -9,16 +9,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import typer
 
 from polybench import cli
+from polybench.errors import BadInput
 from polybench.render import FORMATS
 from polybench.runner import doctor
+from polybench.schema.options import Study
 from polybench.schema.study import from_json
 from tests.cli.conftest import Run
-from tests.commands import FAST
+from tests.commands import FAST, refused
 from tests.small_datasets import cifar_folder
 
 
@@ -294,3 +297,20 @@ def test_layers_prints_the_operations_of_a_step(run: Run) -> None:
         result = run("layers", "--engines", "fake", *wrong)
         assert result.returncode == 2
         assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "strict", "processes"), [((), False, 5), (("--strict",), True, 5), (("--quick",), False, 1)]
+)
+def test_options_of_layers_reach_their_measurement(
+    options: tuple[str, ...], strict: bool, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[tuple[bool, int]] = []
+
+    def run_layers(study: Study, *_: object, strict: bool = False, **__: object) -> NoReturn:
+        received.append((strict, study.processes))
+        raise BadInput("not measured")
+
+    monkeypatch.setattr("polybench.runner.layers.run_layers", run_layers)
+    assert refused("layers", "--engines", "fake", "--no-save", *options) == "not measured"
+    assert received == [(strict, processes)]

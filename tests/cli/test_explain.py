@@ -16,6 +16,7 @@ from polybench.errors import ConfigurationFailed
 from polybench.runner.progress import NullProgress
 from polybench.schema.encoding import decode
 from polybench.schema.measurements import LayersDocument
+from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST, printed, printed_json, refused
 from tests.factories import measured, study
@@ -25,6 +26,13 @@ ENGINES = ["--engines", "fake,faulty+slow_last_layer"]
 
 
 pytestmark = pytest.mark.usefixtures("small_data")
+
+
+def test_the_baseline_of_an_explanation_can_be_chosen(own_folders: Path) -> None:
+    Store(own_folders / "results").save(study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01)))
+    for options, baseline in (((), "torch/cpu"), (("--baseline", "tf/cpu"), "tf/cpu")):
+        (pair,) = printed_json("explain", "last", *options)["comparisons"]
+        assert pair["baseline"] == baseline
 
 
 def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) -> None:

@@ -13,6 +13,9 @@ from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
 from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS
 from polybench.planning.plan import resolve
+from polybench.results.document import study_toml
+from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint
+from polybench.runner.prepare import new_header
 from polybench.schema.encoding import encode
 from polybench.schema.metrics import METRICS
 from polybench.schema.options import Study
@@ -244,3 +247,19 @@ def test_show_prints_the_file_of_any_document(document: Any, tmp_path: Path) -> 
     path.write_bytes(encode(document))
     assert printed("show", path)
     assert printed_json("show", path) == json.loads(path.read_text())
+
+
+def test_an_interrupted_sweep_is_listed_once(tmp_path: Path) -> None:
+    sweep = full_sweep()
+    sweep.points = [msgspec.structs.replace(point, id=f"point-{n}") for n, point in enumerate(sweep.points)]
+    Store(tmp_path).save(sweep)
+    checkpoint = SweepCheckpoint(
+        header=new_header(),
+        study=study_toml(Study(engines=("fake",))),
+        axes=sweep.axes,
+        command="sweep",
+        started={number: point.id for number, point in enumerate(sweep.points)},
+    )
+    CheckpointStore(tmp_path).write(checkpoint)
+    (row,) = printed_json("list", "--results", tmp_path)
+    assert (row["id"], row["kind"], row["resumable"]) == (checkpoint.header.id, "sweep", True)

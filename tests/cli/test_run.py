@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from polybench.cluster.driver import ClusterResult, MachineResult
+from polybench.planning.grid import points
 from polybench.planning.study_file import REFERENCES
 from polybench.planning.suggested_commands import OWN_DATA
-from polybench.schema.study import from_json
-from polybench.storage.store import results_folder
+from polybench.results.document import DocumentHeader
+from polybench.runner.checkpoint import ClusterRun, ResumableRun, SweepSpec
+from polybench.runner.sweep import PointResult, SweepOutcome
+from polybench.schema.options import Study
+from polybench.schema.study import StudyDocument, from_json
+from polybench.storage.store import Store, results_folder
+from tests import factories
 from tests.cli.conftest import Run
 from tests.commands import invoke, printed, printed_json, refused
 from tests.scripts.test_plain import folder
@@ -137,3 +146,95 @@ def test_a_study_of_a_julia_users_model_is_not_measured_again(study: Path) -> No
 def test_julia_names_own_data_as_python_does() -> None:
     document = Path(__file__).parents[2] / "julia/src/document.jl"
     assert f'const OWN_DATA = "{OWN_DATA}"\n' in document.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", ["compare", "run", "compare --on local", "run --on local"])
+@pytest.mark.parametrize(
+    ("options", "strict", "parity_check"),
+    [((), False, "new"), (("--recheck",), False, "all"), (("--strict",), True, "new")],
+)
+def test_options_of_the_checks_reach_the_study(
+    command: str,
+    options: tuple[str, ...],
+    strict: bool,
+    parity_check: str,
+    study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    received: list[tuple[bool, str]] = []
+    document = factories.study(factories.measured("fake/cpu", 0.01))
+
+    def run_study(*_: object, strict: bool, parity_check: str, **__: object) -> StudyDocument:
+        received.append((strict, parity_check))
+        return document
+
+    def run_on_cluster(cluster_run: ClusterRun, *_: object, **__: object) -> ClusterResult:
+        received.append((cluster_run.strict, cluster_run.parity_check))
+        return ClusterResult([MachineResult("local", document, None)], None, False)
+
+    monkeypatch.setattr("polybench.runner.study.run_study", run_study)
+    monkeypatch.setattr("polybench.cluster.run.run_on_cluster", run_on_cluster)
+    name, *where = command.split()
+    given = (study,) if name == "run" else ("--engines", "fake")
+    printed(name, *given, *where, *options, "--no-save", "--quiet")
+    assert received == [(strict, parity_check)]
+
+
+def invented_sweep(spec: SweepSpec, *_: object, argv: Any = (), **__: object) -> SweepOutcome:
+    """Return a sweep with an invented study for each point."""
+    document = factories.study(factories.measured("fake/cpu", 0.01))
+    finished = [
+        PointResult(point, msgspec.structs.replace(document, id=f"{document.id}{number}"))
+        for number, point in enumerate(points(spec.study, spec.axes))
+    ]
+    return SweepOutcome(spec, argv, finished)
+
+
+def test_published_numbers_are_printed_below_a_sweep_on_request(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polybench.runner.sweep.run_sweep", invented_sweep)
+    study.write_text(f"{STUDY}[sweep]\nbatch_size = [8, 16]\n")
+    options = ("--no-save", "--quiet")
+    assert "82.47 s" in printed("run", study, "--published", *options)
+    assert "82.47" not in printed("run", study, *options)
+
+
+def test_quick_applies_after_the_other_options_and_another_seed_has_other_data(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[tuple[int, int, str | None]] = []
+    document = factories.study(factories.measured("fake/cpu", 0.01))
+
+    def run_study(study: Study, *_: object, header: DocumentHeader, **__: object) -> StudyDocument:
+        received.append((study.processes, study.seed, header.study_file.data_sha256))
+        return document
+
+    monkeypatch.setattr("polybench.runner.study.run_study", run_study)
+    Store(results_folder()).save(msgspec.structs.replace(document, study='engines = ["fake"]\n'))
+    for options in ((), ("--processes", "3"), ("--processes", "3", "--quick"), ("--seed", "7")):
+        printed("run", "last", *options, "--no-save", "--quiet")
+    sha256 = document.settings.data_sha256
+    assert received == [(5, 0, sha256), (3, 0, sha256), (1, 0, sha256), (5, 7, None)]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_study_is_resumed_strictly_on_request(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[tuple[str, bool]] = []
+
+    def resume_study(id: str, *_: object, strict: bool = False, **__: object) -> StudyDocument:
+        received.append((id, strict))
+        return factories.study(factories.measured("fake/cpu", 0.01))
+
+    monkeypatch.setattr("polybench.runner.study.resume_study", resume_study)
+    monkeypatch.setattr("polybench.runner.checkpoint.find_resumable", lambda name, store: ResumableRun(name))
+    printed("resume", "20260101-a", "--quiet", *(["--strict"] if strict else []))
+    assert received == [("20260101-a", strict)]
+
+
+def test_a_machine_without_results_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = factories.study(factories.measured("fake/cpu", 0.01))
+    machines = [MachineResult("a", document, None), MachineResult("b", None, "it is gone")]
+    result = ClusterResult(machines, "x", interrupted=False)
+    monkeypatch.setattr("polybench.cluster.run.run_on_cluster", lambda *_, **__: result)
+    file = tmp_path / "machines.toml"
+    file.write_text('engines = ["fake"]\n[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\n')
+    assert "b: failed: it is gone" in printed("run", file, "--on", "local", "--quiet", code=1)

@@ -8,7 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
+from polybench.cli.versions import _versions_since_last
+from polybench.runner.versions import Versions
+from polybench.schema.options import Study
+from polybench.storage.store import Store
 from tests.commands import refused
+from tests.factories import measured, study
 from tests.versioned_package import ENGINE, git, install_row, write_package
 
 FAST = (
@@ -21,6 +28,25 @@ def commit(folder: Path, factor: float) -> str:
     (folder / "small_engine.py").write_text(ENGINE.replace("FACTOR = 1.0", f"FACTOR = {factor}"))
     git(folder, "commit", "--quiet", "--all", "--message", f"Factor {factor}")
     return git(folder, "rev-parse", "HEAD")[:12]
+
+
+class Releases(Versions):
+    """A package whose newest release is 4."""
+
+    def newest(self) -> tuple[str, str]:
+        return "3", "4"
+
+
+def test_the_last_good_version_is_the_newest_that_met_no_condition(tmp_path: Path) -> None:
+    store, request = Store(tmp_path), (Releases("torch"), Study(engines=("torch",)))
+    conditions = {"slower": 0.05}
+    base, newest, (tag, version) = _versions_since_last(*request, store, conditions) or ("", "", ("", ""))
+    assert (base, newest, version) == ("3", "4", "version=4")
+    for number, seconds in (("1", 0.0165), ("2", 0.0165), ("3", 0.020)):
+        head = study(measured("torch@base/cpu", 0.0165), measured("torch@head/cpu", seconds))
+        tags, created = [tag, f"version={number}"], f"2026-01-0{number}T00:00:00Z"
+        store.save(msgspec.structs.replace(head, id=f"2026010{number}-a", created=created, tags=tags))
+    assert (_versions_since_last(*request, store, conditions) or ())[:2] == ("2", "4")
 
 
 def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ def test_show_prints_the_newest_document_with_a_title_or_tag(folder: Path) -> No
         ("overhead-last", ["--title", "Cost"], "Cost"),
     ):
         assert printed_json("show", name, *options, "--results", folder)["title"] == title
+    assert printed_json("show", "last", "--tag", "ci", "--results", folder)["tags"] == ["ci", "lr=0.1", "again"]
     for name, message in (
         ("last", "no saved study has this title and these tags: `polybench list` shows all"),
         ("2026", "--title and --tag with 2026: expected one of last, sweep-last, overhead-last: leave them out"),

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from polybench.cli.versions import verdict_code
 from polybench.errors import BadInput
 from polybench.runner import versions
 from polybench.runner.versions import Versions
 from tests.commands import refused
+from tests.factories import measured, study
 from tests.versioned_package import write_package
 
 
@@ -55,3 +57,18 @@ def test_a_release_without_a_tag_is_not_installed_as_a_build_with_one(
     (tmp_path / "lib/python3.11/site-packages").mkdir(parents=True)
     Versions("torch")._build_python("2.13.0", tmp_path)
     assert [command[-1] for command in commands[1:]] == ["torch===2.13.0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "conditions", "code"),
+    [
+        (0.020, {"slower": 0.05}, 1),
+        (0.020, {"slower": 0.5}, 0),
+        (0.020, {"faster": 0.05}, 0),
+        (0.010, {"faster": 0.05}, 1),
+        (0.010, {"slower": 0.05}, 0),
+    ],
+)
+def test_a_condition_is_about_one_direction(seconds: float, conditions: dict[str, float], code: int) -> None:
+    document = study(measured("torch@base/cpu", 0.0165), measured("torch@head/cpu", seconds))
+    assert verdict_code(document, conditions) == code

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import psutil
@@ -14,9 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.cluster import driver
+from polybench.cluster import driver, local
 from polybench.cluster.driver import ClusterResult
-from polybench.cluster.messages import Fingerprint
+from polybench.cluster.local import LocalExecutor
+from polybench.cluster.messages import Fingerprint, Finished, Message, NodeLost, Task, current_fingerprint
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.runner.checkpoint import (
@@ -32,6 +33,7 @@ from polybench.runner.checkpoint import (
 )
 from polybench.runner.prepare import new_header
 from polybench.runner.study import run_study
+from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
@@ -57,6 +59,60 @@ def only_document(result: ClusterResult) -> StudyDocument:
 
 def run(cluster: ClusterRun, folder: Path, listener: RecordingProgress | None = None, **more: Any) -> ClusterResult:
     return run_on_cluster(cluster, listener or RecordingProgress(), store=Store(folder), **more)
+
+
+class Process:
+    """A node program that ends at once, or when it is stopped."""
+
+    started: ClassVar[list[Task]] = []
+
+    def __init__(self, task: Task) -> None:
+        self.started.append(task)
+        self._ends = not task.strict
+
+    def is_readable(self, seconds: float) -> bool:
+        return self._ends
+
+    def receive(self) -> list[Message]:
+        return [Finished()]
+
+    def stop(self) -> None:
+        self._ends = True
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """The tasks of started node programs."""
+    monkeypatch.setattr(local, "NodeProcess", Process)
+    monkeypatch.setattr(Process, "started", [])
+    return Process.started
+
+
+def queued(*labels: str, **fields: bool) -> LocalExecutor:
+    executor = LocalExecutor("local")
+    for label in labels:
+        header = msgspec.structs.replace(new_header(), id=label)
+        task = Task(header=header, study=Study(), fingerprint=current_fingerprint(), **fields)
+        executor.start(MachineGroup(label=label), task)
+    return executor
+
+
+def test_groups_run_in_the_order_in_which_they_were_started(tasks: list[Task]) -> None:
+    executor = queued("a", "b", "c")
+    assert [event.label for _ in range(3) for event in executor.events(0.0)] == ["a", "b", "c"]
+    assert [task.header.id for task in tasks] == ["a", "b", "c"]
+
+
+def test_groups_that_wait_do_not_start_after_a_stop(tasks: list[Task]) -> None:
+    executor = queued("a", "b", strict=True)
+    assert executor.events(0.0) == []
+    executor.stop()
+    lost, finished, *nothing = (executor.events(0.0) for _ in range(4))
+    assert [(event.label, type(event.message)) for event in (*lost, *finished)] == [("b", NodeLost), ("a", Finished)]
+    assert nothing == [[], []]
+    assert [task.header.id for task in tasks] == ["a"]
 
 
 def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path) -> None:

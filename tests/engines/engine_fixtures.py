@@ -46,10 +46,15 @@ class EngineFixture:
             self.weights = dict(file)
 
     def build(
-        self, device: str = "cpu", precision: str = "fp32", variants: tuple[str, ...] = (), dtype: str = "float32"
+        self,
+        device: str = "cpu",
+        precision: str = "fp32",
+        variants: tuple[str, ...] = (),
+        dtype: str = "float32",
+        threads: int = 2,
     ) -> None:
         """Build lenet and load the batches."""
-        workload = Workload("lenet", "noise", self.images.shape[1], Optimizer(), precision, 2)
+        workload = Workload("lenet", "noise", self.images.shape[1], Optimizer(), precision, threads)
         self.engine.build(Job(LENET, workload, device, dtype, variants), self.weights)
         self.engine.load(self.images, self.labels)
 

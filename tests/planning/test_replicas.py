@@ -20,6 +20,18 @@ def plan(**fields: Any) -> Plan:
     return resolve(Study(**(settings | fields)))
 
 
+def test_jobs_have_the_seed_and_the_threads_of_the_study() -> None:
+    found = plan(seed=7, threads=3, force=True)
+    jobs = [found.job(configuration) for configuration in found.configurations]
+    assert [(job.seed, job.workload.threads) for job in jobs] == [(7, 3)] * 2
+
+
+def test_jobs_have_the_precisions_of_their_configurations() -> None:
+    found = plan(engines=("torch",), precision=("fp32", "bf16"))
+    jobs = [found.job(configuration).workload for configuration in found.configurations]
+    assert [job.precision for job in jobs] == ["fp32", "bf16"]
+
+
 def test_each_configuration_has_its_replicas_and_the_whole_batch() -> None:
     found = plan(replicas=(1, 4), batch_size=64)
     jobs = [found.job(configuration).workload for configuration in found.configurations]

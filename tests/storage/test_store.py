@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -14,9 +15,11 @@ from polybench.data.disk import atomic_write
 from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.runner.scratch import exclusive_lock
+from polybench.schema.measurements import SweepDocument
 from polybench.storage.store import Store, results_folder, write_file_atomically
 from polybench.storage.summaries import Filters
 from tests.factories import layers, measured, study
+from tests.figures.documents import full_sweep
 
 
 def test_saved_study_can_be_loaded_and_replaced(tmp_path: Path) -> None:
@@ -137,3 +140,35 @@ def test_only_matching_studies_are_read(tmp_path: Path) -> None:
     store.save(study(measured("torch/cpu", 0.01)))
     store.save(msgspec.structs.replace(study(measured("tf/cpu", 0.01)), id="other"))
     assert [one.id for one in store.studies(Filters(engine="tf"))] == ["other"]
+
+
+def test_an_id_may_begin_another_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for name in ("20260101-a", "20260101-ab"):
+        store.save(msgspec.structs.replace(study(), id=name))
+    assert store.load("20260101-a").id == "20260101-a"
+
+
+def test_the_last_sweep_is_the_newest(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for name in ("sweep-20260102-a", "sweep-20260103-a", "sweep-20260101-a"):
+        store.save(msgspec.structs.replace(full_sweep(), id=name))
+    assert store.load_kind(SweepDocument, "sweep-last").id == "sweep-20260103-a"
+    assert [one.id for one in store.sweeps()] == ["sweep-20260103-a", "sweep-20260102-a", "sweep-20260101-a"]
+
+
+def test_only_a_finished_document_is_copied_if_it_cannot_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(copies))
+    (tmp_path / "file").touch()
+    store, document = Store(tmp_path / "file"), study()
+    for finished, names in ((False, []), (True, [f"polybench-{document.id}.json"])):
+        assert "cannot save to" in str(store.try_to_save(msgspec.structs.replace(document, finished=finished)))
+        assert [path.name for path in copies.iterdir()] == names
+    assert [*store.failed_saves] == [document.id]
+    store.folder = tmp_path / "results"
+    assert store.try_to_save(document) is None
+    assert store.failed_saves == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import DEFAULT, call, patch
+
 from polybench.schema.resources import DeviceAllocation
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
@@ -32,3 +34,16 @@ def test_an_allocator_without_statistics_has_no_numbers(fixture: EngineFixture) 
 
     allocation = _device({}, {"allocation.all.allocated": 0}, 2)
     assert allocation == DeviceAllocation(None, None, allocation.source, allocation.coverage)
+
+
+@in_process_of("torch")
+def test_both_thread_pools_get_the_size_of_the_study(fixture: EngineFixture) -> None:
+    import torch
+
+    from polybench.engines.shared.pytorch import set_threads
+
+    names = ("set_num_threads", "set_num_interop_threads")
+    with patch.multiple(torch, get_num_interop_threads=lambda: 2, **dict.fromkeys(names, DEFAULT)) as pools:
+        for threads in (3, 2):  # the size of the second pool can be set only once
+            set_threads(threads)
+    assert [pools[name].call_args_list for name in names] == [[call(3), call(2)], [call(3)]]

@@ -82,11 +82,15 @@ def test_all_gpu_calls_exist_in_the_installed_tensorflow(fixture: EngineFixture)
 
 @in_process_of("tf")
 def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: EngineFixture) -> None:
-    with fake_gpus() as mocks:
+    from polybench.engines.tf import engine as tf_engine
+
+    order: list[str] = []
+    clock = patch.object(tf_engine, "perf_counter", lambda: order.append("clock") or 0.0)
+    with fake_gpus() as mocks, clock:
         fixture.build(device="cuda")
-        order: list[str] = []
+        order.clear()
         mocks["tf.test.experimental.sync_devices"].side_effect = lambda: order.append("synchronize")
         step = fixture.engine._step
         fixture.engine._step = lambda *batch: (order.append("step"), step(*batch))[1]
         fixture.engine.run_steps(0, 3)
-    assert order == ["synchronize", "step", "step", "step", "synchronize"]
+    assert order == ["synchronize", "clock", "step", "step", "step", "synchronize", "clock"]

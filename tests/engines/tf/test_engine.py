@@ -26,9 +26,14 @@ from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
 def test_thread_pools_have_the_size_of_the_study(fixture: EngineFixture) -> None:
     import tensorflow as tf
 
+    from polybench.engines.tf import engine as tf_engine
+
     fixture.build()
     pools = tf.config.threading
     assert pools.get_intra_op_parallelism_threads() == pools.get_inter_op_parallelism_threads() == 2
+    with patch.object(tf_engine, "set_threads") as sized:  # the size of a pool that has run is fixed
+        fixture.build(threads=3)
+    sized.assert_called_once_with(3)
 
 
 @in_process_of("tf")

@@ -4,6 +4,7 @@ import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -81,8 +82,13 @@ def test_in_place_operations_do_not_change_results(fixture: EngineFixture) -> No
 def test_thread_pools_have_the_size_of_the_study(fixture: EngineFixture) -> None:
     import torch
 
+    from polybench.engines.torch import engine as torch_engine
+
     fixture.build()
     assert torch.get_num_threads() == torch.get_num_interop_threads() == 2
+    with patch.object(torch_engine, "set_threads") as sized:  # the size of a pool that has run is fixed
+        fixture.build(threads=3)
+    sized.assert_called_once_with(3)
 
 
 @in_process_of("torch")
