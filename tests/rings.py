@@ -14,7 +14,7 @@ import pytest
 _JULIA_FILES = r"engines/flux/test_(?!julia_files)|importer/test_flux|trace/test_flux_recorder|cli/test_julia_versions"
 
 RINGS = {
-    "julia": rf"({_JULIA_FILES})|engines/test_.*lux|scripts/.*(trains_like.*flux|the_flux_program|julia_example)",
+    "julia": rf"({_JULIA_FILES})|engines/test_.*lux|scripts/.*(like.*flux|the_flux_program|julia_example|julia_parses|plain_lux)",
     "engines": r"(engines|gpu|parity_check|scripts)/",
     "extras": r"(cluster|importer|trace)/|cli/test_(bisect|history|import|merge|since_last|trace|versions)|test_action",
     "process": r"(runner|worker|protocol)/|cli/test_(cli|completion|terminal)|test_(examples|packaging|plugins)",
@@ -56,6 +56,8 @@ RULES = (
     Wide("tests/engines/test_forward_pass", "(flux|jax|keras.*)-sequences", "torch and tf, and the other network"),
     Wide("tests/engines/flux/test_worker", "POLYBENCH_COLD_START=yes", "the start with cached code"),
     Wide("tests/benchmarks/test_baselines", "flux|tf|keras", "torch"),
+    Wide("tests/scripts/test_network_code.*(round_trip|plain_jax)", "resnet32|mobile|imdb|vit", "lenet and char-gpt"),
+    Wide("tests/scripts/test_network_code.*plain_lux", "vit|.*toml", "lenet"),
     Wide("tests/importer/.*every_plain_program", "(?!lenet).*", "lenet, and modules with each layer"),
     Wide("tests/importer/test_flux.*keeps_its_weights", ".*", "a transformer that goes through Flux, with its proof"),
     Wide("tests/engines/.*transformers", "jax", "torch and tf have the same layers, and jax those of `everything`"),
