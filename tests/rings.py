@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
-_JULIA_FILES = r"engines/flux/test_(?!julia_files)|importer/test_flux|trace/test_flux_recorder|cli/test_julia_versions"
+_JULIA = (
+    *("engines/flux/test_(?!julia_files)", "engines/test_.*lux", "importer/test_flux", "trace/test_flux_recorder"),
+    "scripts/.*(like.*flux|the_flux_program|julia_example|julia_parses|plain_lux)",
+    "cli/test_julia_versions",
+)
 
 RINGS = {
-    "julia": rf"({_JULIA_FILES})|engines/test_.*lux|scripts/.*(like.*flux|the_flux_program|julia_example|julia_parses|plain_lux)",
+    "julia": "|".join(_JULIA),
     "engines": r"(engines|gpu|parity_check|scripts)/",
     "extras": r"(cluster|importer|trace)/|cli/test_(bisect|history|import|merge|since_last|trace|versions)|test_action",
     "process": r"(runner|worker|protocol)/|cli/test_(cli|completion|terminal)|test_(examples|packaging|plugins)",
