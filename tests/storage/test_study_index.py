@@ -93,6 +93,14 @@ def test_damaged_index_is_rebuilt(index: StudyIndex, damage: Callable[[Path], ob
     assert not summarize.called  # the new index is used
 
 
+def test_an_index_of_another_version_is_not_used(index: StudyIndex) -> None:
+    index.summaries()
+    other_version(index.path)
+    with patch.object(study_index, "summarize_document", wraps=summarize_document) as summarize:
+        index.summaries()
+    assert summarize.call_count == 3
+
+
 def test_documents_are_read_if_there_cannot_be_an_index(tmp_path: Path) -> None:
     save(tmp_path / "results", "a")
     (tmp_path / "cache").write_text("not a folder")
