@@ -24,8 +24,10 @@ from polybench.cluster.messages import (
     Started,
     Task,
     TimeLeft,
+    append_message,
     current_fingerprint,
     encode_line,
+    last_host,
     message_decoder,
     read_messages,
     request_decoder,
@@ -374,3 +376,11 @@ def test_messages_are_read_on_from_an_incomplete_line(tmp_path: Path) -> None:
     with file.open("ab") as stream:
         stream.write(line[5:])
     assert (first, read_messages(file, offset)[0]) == ([TimeLeft(2.0)], [TimeLeft(3.0)])
+
+
+@pytest.mark.parametrize(("second", "checkpoint"), [("h", b"state"), ("k", None)])
+def test_only_the_host_of_a_checkpoint_resumes_it(second: str, checkpoint: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "messages"
+    for message in (Started(hostname="h"), Saved(b"{}", b"state"), Started(hostname=second)):
+        append_message(file, message)
+    assert last_host(file) == (second, checkpoint)
