@@ -19,6 +19,7 @@ from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.results.document import study_toml
 from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
+from polybench.runner.prepare import new_header
 from polybench.runner.study import resume_study, run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
@@ -26,6 +27,7 @@ from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.environments import make_environment, site_packages, write_engine
 from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, interrupt_at, kill_at, run, saved
+from tests.simulated_machine import Machine, Script, study_of
 
 FIELDS = FAST | {"processes": 2, "rounds_per_process": 2, "parity": False, "epochs": 1}
 STUDY = Study(engines=("fake", "fake+slow"), **FIELDS)
@@ -40,6 +42,33 @@ def killed_at(stage: str, results: Path, study: Study = STUDY) -> CheckpointStor
 def stop_at(stage: str, results: Path) -> StudyDocument:
     """Run the study in this process, and interrupt it at this stage."""
     return run(*STUDY.engines, listener=interrupt_at(stage), store=Store(results), **FIELDS)
+
+
+def test_a_study_is_locked_while_it_runs(tmp_path: Path) -> None:
+    tried: list[str] = []
+    scripts = {"torch": Script()}
+
+    def try_to_lock() -> None:
+        (id,) = CheckpointStore(tmp_path).ids()
+        with pytest.raises(BadInput, match="is still running"), CheckpointStore(tmp_path).lock(id):
+            pass
+        tried.append(id)
+
+    progress = CallbackOnStage("process 2 of 2: starting", try_to_lock)
+    with Machine().simulate(scripts):
+        document = run_study(study_of(scripts, processes=2, rounds_per_process=1), progress, store=Store(tmp_path))
+    assert tried == [document.id]
+
+
+@pytest.mark.parametrize(("started", "resumed"), [(False, False), (False, True), (True, False)])
+def test_a_study_that_was_ever_anonymous_stays_so(started: bool, resumed: bool, tmp_path: Path) -> None:
+    store, scripts = Store(tmp_path), {"torch": Script()}
+    study, header = study_of(scripts, processes=2, rounds_per_process=1), new_header(anonymous=started)
+    with Machine().simulate(scripts):
+        run_study(study, interrupt_at("process 2 of 2: starting"), store=store, header=header)
+        document = resume_study(header.id, RecordingProgress(), store=store, anonymous=resumed)
+    assert (document.host.hostname == UNKNOWN_HOST) == (started or resumed)
+    assert [len(result.nested_step_times) for result in document.results] == [2]
 
 
 @pytest.mark.parametrize(
