@@ -17,14 +17,6 @@ OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # the fake CUDA.jl stays in its 
 @pytest.mark.slow
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
-def test_a_network_passes_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
-    parity = check(f"{MODULE}:StandInEngine", LENET)
-    assert parity.status == "pass", parity.reason
-
-
-@pytest.mark.slow
-@pytest.mark.cuda_level("flux", "computed on a stand-in")
-@in_process_of("flux", **OWN_PROCESS)
 def test_weights_and_batches_are_on_the_device(fixture: EngineFixture) -> None:
     from tests.engines.flux.stand_in_device import LabelsOnCPU, StandInEngine
 
@@ -34,10 +26,10 @@ def test_weights_and_batches_are_on_the_device(fixture: EngineFixture) -> None:
         assert engine.array_types() == expected
 
 
-@pytest.mark.wide
+@pytest.mark.wide  # compiles each network for minutes
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
-def test_more_networks_pass_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
-    for model in (EVERYTHING, SEQUENCES, PATCHED, TEXT):  # compiled for minutes
+def test_networks_pass_the_parity_check_on_arrays_of_a_gpu(fixture: EngineFixture) -> None:
+    for model in (LENET, EVERYTHING, SEQUENCES, PATCHED, TEXT):
         parity = check(f"{MODULE}:StandInEngine", model)
         assert parity.status == "pass", (model.name, parity.reason)
