@@ -289,7 +289,7 @@ def test_children_of_a_worker_that_has_exited_are_killed(tmp_path: Path) -> None
         "from polybench.engines.fake.engine import FakeEngine\n"
         "class Parent(FakeEngine):\n"
         "    def __init__(self):\n"
-        "        child = subprocess.Popen(['sleep', '60'])\n"
+        "        child = subprocess.Popen(['sleep', '600'])\n"
         "        print(child.pid, flush=True)\n"
         "        os._exit(3)\n"
     )

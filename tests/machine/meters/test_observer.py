@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,16 @@ def test_gpu_that_cuda_selects_is_observed(driver_with: Install) -> None:
     assert "CUDA_DEVICE_ORDER" in unknown.failures["GPU"]
     partition = watch(Observer({"cuda"}, environment={"CUDA_VISIBLE_DEVICES": "MIG-77d0b6a5"}))
     assert "is a MIG partition of a GPU" in partition.failures["GPU"]
+
+
+def test_the_cpu_time_of_a_block_is_that_of_its_worker_during_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = {17: iter([7.0, 10.0])}
+    monkeypatch.setattr("polybench.machine.meters.observer.cpu_seconds", lambda pid: next(readings[pid]))
+    with Observer(["cpu"], powercap=tmp_path).watch_block(17, "cpu", []) as usage:
+        pass
+    assert usage.cpu_seconds == 3.0
 
 
 def test_cpu_configurations_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
