@@ -438,7 +438,8 @@ def _header(
     argv: Sequence[str] = (), study_file: StudyFileMetadata = NO_METADATA, *, anonymous: bool = False
 ) -> DocumentHeader:
     """Return a header with a new ID: reading the real machine would take longer than a simulated study."""
-    own: dict[str, Any] = {"argv": [] if anonymous else list(argv), "study_file": study_file, "anonymous": anonymous}
+    host = msgspec.structs.replace(_this_header().host)  # of its own: a study records its waits there
+    own = {"argv": [] if anonymous else list(argv), "study_file": study_file, "anonymous": anonymous, "host": host}
     return msgspec.structs.replace(_this_header(), id=f"20250101-000000-{next(_IDS):04x}", **own)
 
 

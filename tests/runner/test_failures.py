@@ -24,9 +24,9 @@ from _faults import restore_signals
 
 from polybench.cli.output import exit_code
 from polybench.data.disk import check_free_space
-from polybench.errors import BadInput, RequiredEngineMissing
+from polybench.errors import BadInput
 from polybench.runner.prepare import new_header
-from polybench.runner.scratch import prune_logs, scratch_folder
+from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import run_study
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import Study
@@ -288,23 +288,6 @@ def test_scratch_folders_of_running_studies_are_not_deleted(own_folders: Path) -
         with scratch_folder():
             assert active.is_dir()
             assert not stale.exists()
-
-
-def test_strict_measures_nothing_and_leaves_no_files_if_an_engine_is_unavailable(tmp_path: Path) -> None:
-    listener, study = RecordingProgress(), Study(engines=("fake", "faulty+unavailable"), **FAST)
-    with pytest.raises(RequiredEngineMissing, match="faulty\\+unavailable/cpu"):
-        run_study(study, listener, store=Store(tmp_path), strict=True)
-    assert not any("round" in stage for stage in listener.stages)
-    assert [*tmp_path.rglob("*")] == [tmp_path / "logs"]
-
-
-def test_logs_of_old_studies_are_deleted(tmp_path: Path) -> None:
-    others = {tmp_path / "1999", tmp_path / "20260101"}  # folders of other programs
-    studies = [tmp_path / f"20260101-000{number:03}-abcd" for number in range(120)]
-    for folder in (*others, *studies):
-        folder.mkdir()
-    prune_logs(tmp_path)
-    assert {*tmp_path.iterdir()} == {*others, *studies[20:]}
 
 
 @pytest.mark.parametrize("folder", ["/proc/none", "/dev/null/none"])
