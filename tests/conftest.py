@@ -48,8 +48,8 @@ if "mix_stderr" in inspect.signature(CliRunner.__init__).parameters:
 sys.dont_write_bytecode = False  # the value that the variable set in this process
 
 LONGEST = (
-    "runner/test_study.py",
     "scripts/test_plain.py",
+    "runner/test_study.py",
     "test_notebooks.py",
     "test_examples.py",
     "scripts/test_layer.py",
@@ -90,6 +90,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 workers = engine_workers.workers
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if ring(item.nodeid) not in ("engines", "julia"):
+        engine_workers.end()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

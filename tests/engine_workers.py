@@ -31,6 +31,26 @@ TIMEOUT = 240.0
 Workers = Callable[..., WorkerProcess]
 
 
+class _Shared:
+    """The workers of this process of the tests, by engine, options and environment."""
+
+    def __init__(self) -> None:
+        self.started: dict[frozenset[tuple[str, Any]], WorkerProcess] = {}
+        self._stack = contextlib.ExitStack()
+
+    def start(self, environment: dict[str, str], log: Path) -> WorkerProcess:
+        return self._stack.enter_context(WorkerProcess(environment | {"PYTHONPATH": str(REPOSITORY)}, log))
+
+    def end(self) -> None:
+        self._stack.close()
+        self.started.clear()
+
+
+_shared = _Shared()
+end = _shared.end
+"""End all shared workers: other tests watch the children of their process."""
+
+
 @pytest.fixture(scope="session")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """`workers(configuration, **options)`: a worker with its framework loaded; skips the test if it is missing.
@@ -39,20 +59,18 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     Options are those of `worker_environment`.
     """
     folder = tmp_path_factory.mktemp("workers")
-    started: dict[frozenset[tuple[str, Any]], WorkerProcess] = {}
-    with contextlib.ExitStack() as stack:
 
-        def worker(configuration: str, **options: Any) -> WorkerProcess:
-            engine, *variants = configuration.split("+")
-            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants), **options) | FAST_COMPILATION
-            key = frozenset({**environment, **options, "engine": engine}.items())
-            if key not in started:
-                environment |= {"PYTHONPATH": str(REPOSITORY)}
-                started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
-            try:
-                started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
-            except EngineUnavailable as missing:
-                pytest.skip(missing.reason)
-            return started[key]
+    def worker(configuration: str, **options: Any) -> WorkerProcess:
+        engine, *variants = configuration.split("+")
+        environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants), **options) | FAST_COMPILATION
+        key = frozenset({**environment, **options, "engine": engine}.items())
+        if key not in _shared.started:
+            _shared.started[key] = _shared.start(environment, folder / f"{configuration}.log")
+        try:
+            _shared.started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
+        except EngineUnavailable as missing:
+            pytest.skip(missing.reason)
+        return _shared.started[key]
 
-        yield worker
+    yield worker
+    end()
