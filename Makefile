@@ -22,7 +22,7 @@ compare: $(INSTALLED)
 	$(VENV)/bin/polybench compare --engines flux,torch,tf $(ARGS)
 
 test: $(INSTALLED)
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow and not wide" $(ARGS)
 
 $(RINGS): $(INSTALLED) # the tests of a ring (tests/rings.py) that are not wide
 	$(PYTEST) -m "$@ and not wide" $(ARGS)
@@ -40,7 +40,7 @@ gpu-wheels: # build/gpu-wheels: packages for a GPU machine without an index
 	$(GPU_PYTHON) -m tests.gpu download $(ARGS)
 
 oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject.toml allows
-	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow" $(ARGS)
+	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow and not wide" $(ARGS)
 
 coverage: $(INSTALLED) # includes workers; about half as slow again, so not for every commit
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
