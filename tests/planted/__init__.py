@@ -16,10 +16,10 @@ FOLDER = Path(__file__).parent
 
 
 class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One replacement of text; `old` occurs exactly once in `file`."""
+    """A replacement of text; `old` occurs exactly once in `file`."""
 
     kind: str
-    """What is wrong, in a few words: the name of the bug, unique in its area."""
+    """The mistake in a few words, unique in its area."""
     file: str
     old: str
     new: str
