@@ -135,8 +135,8 @@ COMPILING = ("flux", "lux", "jax")
 """Engines that compile every network again, layer by layer, in both precisions: half a minute, minutes for a deep
 one."""
 IN_CI = "dlframeworks-cnn"
-"""The published network that CI trains in every engine. The networks of all layers cover the layers of the others,
-which `make test-all` trains.
+"""The published network that CI trains in engines that do not compile it for minutes (`tests/rings.py`). The networks
+of all layers cover the layers of the others, which `make test-all` trains.
 """
 _NOT_COMPILING = tuple(engine for engine in _EVERY_NETWORK if engine not in COMPILING)
 

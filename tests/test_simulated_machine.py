@@ -144,7 +144,7 @@ def test_only_the_first_process_decides_how_many_rounds_are_enough() -> None:
 
 
 def test_reruns_of_timing_blocks_are_charged_to_the_budget() -> None:
-    """Nearly all blocks are disturbed; the rounds would take 126 s if reruns were free."""
+    """Interference affects nearly all blocks; the rounds would take 126 s if reruns were free."""
     fields = {"rounds_per_process": 20, "steps_per_round": 20, "budget": 100.0}
     document = Machine(seed=1, **STEADY, bursts=0.9).measure({"torch": Script()}, processes=2, **fields)
     assert document.results[0].interference.blocks_rerun

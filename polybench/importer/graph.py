@@ -57,7 +57,7 @@ class Source(NamedTuple):
 
 
 def not_tokens(name: str, count: int) -> BadInput:
-    """Return the error of a model whose input is one axis of numbers that are no tokens."""
+    """Return the error of a model of features whose input shape means tokens."""
     return BadInput(
         f"{name}: the input has {count} numbers, which polybench takes for tokens: expected an embedding first, or"
         f" features of shape (1, {count}), --input 1x{count}, and a flatten layer"

@@ -422,7 +422,7 @@ def _overwrites(node: Any) -> bool:
 
 
 def _output(node: Any) -> Any:
-    """Return the node of the program's output, which are the logits; a part that is None is no output."""
+    """Return the node of the program's output, the logits; parts that are None do not count."""
     return next((one for one in torch.utils._pytree.tree_leaves(node.args[0]) if one is not None), None)
 
 

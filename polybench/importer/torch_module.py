@@ -178,7 +178,7 @@ def check_backward(module: Any, output: Any) -> None:
 
 
 def only_tensor(output: Any) -> Any:
-    """Return the model's output, the logits, or None; TypeError if it has several. A part that is None is none."""
+    """Return the model's output, the logits, or None; TypeError if it has several. Parts that are None do not count."""
     parts = [(path, one) for path, one in torch.utils._pytree.tree_flatten_with_path(output)[0] if one is not None]
     for _, one in parts:
         if not isinstance(one, torch.Tensor):

@@ -126,10 +126,9 @@ def test_one_process_has_no_interval_and_little_weight(folder: Path) -> None:
 
 
 def test_a_change_within_the_tolerance_is_no_change_point(folder: Path) -> None:
-    assert [len(series("--engine", "flux", "--tolerance", text)[0]["change_points"]) for text in ("50%", "70%")] == [
-        1,
-        0,
-    ]
+    for tolerance, changes in (("50%", 1), ("70%", 0)):
+        (flux,) = series("--engine", "flux", "--tolerance", tolerance)
+        assert len(flux["change_points"]) == changes
 
 
 def test_studies_of_other_data_make_another_series(folder: Path) -> None:
@@ -137,15 +136,15 @@ def test_studies_of_other_data_make_another_series(folder: Path) -> None:
     assert sorted(len(one["points"]) for one in series("--engine", "flux")) == [1, 7]
 
 
-def test_a_disturbed_study_makes_no_change_point(folder: Path) -> None:
+def test_a_study_with_interference_makes_no_change_point(folder: Path) -> None:
     affected = BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
-    disturbed = measured(
+    affected_result = measured(
         "flux/cpu",
         0.08,
         versions={"Flux": "0.16.10\x1b[2J", "build": {"x": 1}},
         interference=Interference(blocks=[[affected]], blocks_affected=1),
     )
     for day in ("28", "29", "30"):
-        Store(folder).save(msgspec.structs.replace(study(disturbed), id=f"202601{day}", created=f"2026-01-{day}"))
+        Store(folder).save(msgspec.structs.replace(study(affected_result), id=f"202601{day}", created=f"2026-01-{day}"))
     (flux,) = series("--engine", "flux")
     assert [change["study"] for change in flux["change_points"]] == ["20260105"]

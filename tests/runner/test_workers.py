@@ -1,4 +1,4 @@
-"""How workers are started."""
+"""The start of workers: variables, order, and who waits for whom."""
 
 from __future__ import annotations
 

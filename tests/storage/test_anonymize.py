@@ -1,4 +1,4 @@
-"""What an anonymous document leaves out; tests/runner/test_privacy.py has whole studies."""
+"""Test what an anonymous document leaves out; tests/runner/test_privacy.py has whole studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensor of B is which one of A, and how its axes become A's."""
+"""Pairs of tensors of two traces, and the axes between them."""
 
 from __future__ import annotations
 
