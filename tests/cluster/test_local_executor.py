@@ -115,7 +115,9 @@ def test_groups_that_wait_do_not_start_after_a_stop(tasks: list[Task]) -> None:
     assert [task.header.id for task in tasks] == ["a"]
 
 
-def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path) -> None:
+def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A node program drops polybench's own folder, which the user may have named as well.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     cluster = cluster_run(tmp_path)
     remote = only_document(run(cluster, tmp_path / "remote", listener := RecordingProgress()))
     local = run_study(cluster.study, local_listener := RecordingProgress(), store=Store(tmp_path / "local"))
