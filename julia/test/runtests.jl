@@ -3,11 +3,14 @@ using Dates, Flux, PolyBench, Random, Test
 using LinearAlgebra: BLAS
 using PolyBench: compare, judge, layers, ratio, rows
 
+# What takes long and seldom fails: Aqua, JET, the examples of docstrings, and Lux.
+const ALL_TESTS = !haskey(ENV, "POLYBENCH_QUICK_TESTS")
+has(package) = !isnothing(Base.find_package(package))
 # Pkg.test() installs Aqua; other environments may lack it.
-const HAS_AQUA = !isnothing(Base.find_package("Aqua"))
-HAS_AQUA ? (@eval using Aqua) : println("Aqua is not in this environment: skipping its tests")
+const HAS_AQUA = ALL_TESTS && has("Aqua")
+HAS_AQUA ? (@eval using Aqua) : println("skipping the tests of Aqua")
 # CI's workflow for Julia installs JET, which takes minutes; jet.jl runs alone as well.
-const HAS_JET = !isnothing(Base.find_package("JET")) && !haskey(ENV, "POLYBENCH_WITHOUT_JET")
+const HAS_JET = ALL_TESTS && has("JET")
 
 const LENET = PolyBench.model(:lenet).records
 
@@ -288,7 +291,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     include("step_modes.jl")
     include("standalone.jl")
     include("clock.jl")
-    include("doctests.jl")
+    ALL_TESTS && include("doctests.jl")
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()
@@ -315,7 +318,7 @@ end
 
 include("enzyme.jl")
 include("reactant.jl")
-isnothing(Base.find_package("Mooncake")) || include("mooncake.jl")
-isnothing(Base.find_package("Lux")) || include("lux.jl")
+has("Mooncake") && include("mooncake.jl")
+ALL_TESTS && has("Lux") && include("lux.jl")
 include("cuda.jl")
 HAS_JET && include("jet.jl")

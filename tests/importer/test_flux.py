@@ -21,13 +21,21 @@ _CHAIN = """
 using Flux
 
 net() = Chain(
+    Conv((5, 5), 3 => 6, relu), MaxPool((2, 2)), x -> relu.(x),
+    x -> reshape(x, :, size(x, 4)), Dense(1176 => 10), softmax,
+)
+broken() = Chain(Conv((5, 5), 3 => 6), undefined)
+"""
+_EVERY_LAYER = """
+using Flux
+
+net() = Chain(
     Conv((5, 5), 3 => 6, relu), MaxPool((2, 2)), BatchNorm(6), x -> relu.(x),
     SkipConnection(Chain(Conv((3, 3), 6 => 6; pad = 1, bias = false), BatchNorm(6, relu)), +),
     Parallel(+, Conv((1, 1), 6 => 8; groups = 2), Chain(Conv((3, 3), 6 => 8; pad = SamePad()), Dropout(0.3))),
     MeanPool((2, 2)), GroupNorm(8, 4), x -> reshape(x, :, size(x, 4)), Dense(392 => 20, gelu), LayerNorm(20),
     Dense(20 => 10), softmax,
 )
-broken() = Chain(Conv((5, 5), 3 => 6), undefined)
 """
 _TRANSFORMER = """
 classes = 11
@@ -81,7 +89,15 @@ def test_a_chain_is_proven(tmp_path: Path) -> None:
     assert (relu["type"], relu["place"]) == ("relu", "chain.jl:5")
     assert (flatten["type"], flatten["operation"]) == ("flatten", "anonymous function")
     message = refused("import", f"{file}:broken", "--input", "3x32x32", "-o", net)
-    assert "chain.jl:11: UndefVarError: `undefined` not defined" in message
+    assert "chain.jl:8: UndefVarError: `undefined` not defined" in message
+
+
+@pytest.mark.wide  # each layer is compiled, and julia/test/import.jl reads it
+@pytest.mark.usefixtures("julia")
+@pytest.mark.timeout(300)
+def test_a_chain_with_every_layer_is_proven(tmp_path: Path) -> None:
+    (file := tmp_path / "chain.jl").write_text(_EVERY_LAYER, "utf-8")
+    assert "identical" in printed("import", f"{file}:net", "--input", "3x32x32", "-o", tmp_path / "net.toml")
 
 
 @pytest.mark.wide  # the chain above has its layers
@@ -123,19 +139,20 @@ def test_a_module_keeps_its_weights_through_flux(network: str, tmp_path: Path) -
 
 _AGAINST = """
 using Flux, PolyBench
-chain = Chain(Conv((5, 5), 3 => 6, relu; stride = 2), Flux.flatten, Dense(6 * 14 * 14 => 10))
+chain = Chain(Flux.flatten, Dense(3072 => 10, relu), Dense(10 => 10))
 options = `--no-save --quick --steps-per-round 3 --budget 5 --quiet`
 study = bench(chain; against = ["torch"], input = (32, 32, 3), batch = 16, command = `$ARGS -m polybench`, options)
 print(join(keys(study), ' '), ' ', all(result["parity"]["status"] == "pass" for result in study.document["results"]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.wide  # imports a chain and compares two engines, as other tests do from Python
 @pytest.mark.usefixtures("julia")
 @pytest.mark.timeout(600)
 def test_a_chain_is_compared_from_julia() -> None:
     julia = find()
-    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-e", _AGAINST, sys.executable]
+    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-O0", "-e", _AGAINST]
+    command.append(sys.executable)
     own = {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
     run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=580, check=False)
     assert run.stdout.splitlines()[-1:] == ["flux/cpu torch/cpu true"], run.stderr

@@ -1,10 +1,9 @@
-# Trainings in Flux, recorded by PolyBench: julia flux_program.jl FOLDER, which has weights and batches as raw numbers.
+# Trainings recorded by PolyBench: julia flux_program.jl FOLDER FRAMEWORK. The folder has weights and batches as raw numbers.
 using Flux, PolyBench, Random
 
-const HAS_LUX = !isnothing(Base.find_package("Lux"))
-HAS_LUX && @eval using Lux: Lux
+const FOLDER, FRAMEWORK = ARGS
+FRAMEWORK == "lux" && @eval using Lux: Lux
 
-const FOLDER = only(ARGS)
 load(T, name, shape...) = reshape(collect(reinterpret(T, read(joinpath(FOLDER, name)))), shape)
 weights(name, shape...) = load(Float32, name, shape...)
 kernel(name, shape...) = reverse(weights(name, shape...); dims = (1, 2))
@@ -63,7 +62,7 @@ function refuse_complex()
     error("complex weights were recorded")
 end
 
-"The same training in Lux, if it is installed."
+"The same training in Lux."
 function train_lux()
     model = Lux.Chain(
         Lux.Conv((3, 3), 3 => 6; pad = 1), Lux.BatchNorm(6, relu), Lux.MeanPool((2, 2)), Lux.Conv((3, 3), 6 => 8, relu),
@@ -92,9 +91,12 @@ function train_lux()
     return nothing
 end
 
-HAS_LUX && train_lux()
-train("flux.trace")
-train("other.trace"; momentum = 0.8)
-train("max_pool.trace"; pool = MaxPool((2, 2)))
-train_deep()
-refuse_complex()
+if FRAMEWORK == "lux"
+    train_lux()
+else
+    train("flux.trace")
+    train("other.trace"; momentum = 0.8)
+    train("max_pool.trace"; pool = MaxPool((2, 2)))
+    train_deep()
+    refuse_complex()
+end

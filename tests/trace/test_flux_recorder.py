@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.engines.flux.julia.discovery import package_folder
+from polybench.engines.flux.julia.discovery import Julia, package_folder
 from polybench.trace.diff import diff
 from polybench.trace.file import Trace
 from tests.configured_julia import configured_julia
@@ -35,11 +35,17 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"labels{step}").write_bytes(labels.tobytes())
     torch_program.train(folder / "torch.trace", ("pooling",))
     torch_program.train(folder / "torch_max_pool.trace", ())
+    train(julia, folder, "flux")
+    return folder
+
+
+def train(julia: Julia, folder: Path, framework: str) -> None:
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-O0", str(PROGRAM), str(folder)]
     own = {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
-    run = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=580, check=False)
+    run = subprocess.run(
+        [*command, framework], env=os.environ | own, capture_output=True, text=True, timeout=580, check=False
+    )
     assert run.returncode == 0, run.stderr
-    return folder
 
 
 @pytest.mark.timeout(600)  # the first run compiles the package
@@ -53,10 +59,10 @@ def test_equal_trainings_in_torch_and_flux_have_no_difference(traces: Path) -> N
         assert all(error is not None and error < 1e-5 for error in errors), step
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.wide  # compiles the network again
+@pytest.mark.timeout(1200)
 def test_equal_trainings_in_flux_and_lux_have_no_difference(traces: Path) -> None:
-    if not (traces / "lux.trace").exists():
-        pytest.skip("the Julia package Lux is not installed")
+    train(configured_julia("Lux"), traces, "lux")
     document = diff(traces / "flux.trace", traces / "lux.trace")
     assert document.first_difference is None, document.verdict
     assert {pair[1] for pair in document.pairs} >= {"layer_1.weight", "layer_2.scale", "layer_8.bias"}

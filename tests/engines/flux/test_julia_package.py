@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.data.batches import epoch_order, order_sha256
-from polybench.engines.flux.julia.discovery import package_folder
+from polybench.engines.flux.julia.discovery import loadable, package_folder
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 from polybench.networks.lenet import LENET
 from polybench.networks.optimizers import Optimizer
@@ -40,41 +40,32 @@ def run_tests(file: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "--threads=2", "-O0"]
     command.append(str(folder / "test" / file))
     own = {"JULIA_LOAD_PATH": f"@:{folder}:@stdlib", **variables}
-    return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1180, check=False)
+    return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=2900, check=False)
 
 
 @pytest.fixture(scope="module")
 def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
     studies = tmp_path_factory.mktemp("studies")
-    run = run_tests("runtests.jl", POLYBENCH_STUDY_FOLDER=str(studies), POLYBENCH_WITHOUT_JET="1")
+    run = run_tests("runtests.jl", POLYBENCH_STUDY_FOLDER=str(studies), POLYBENCH_QUICK_TESTS="1")
     return JuliaTests(run, studies)
 
 
 @pytest.mark.cuda_level("flux", "type-checked")
-@pytest.mark.slow
 @pytest.mark.timeout(1200)  # compiles everything again
 def test_julia_package(julia_tests: JuliaTests) -> None:
     assert julia_tests.run.returncode == 0, julia_tests.run.stdout + julia_tests.run.stderr
 
 
-@pytest.mark.wide  # infers types for minutes
-@pytest.mark.timeout(1200)
-def test_jet_finds_no_error() -> None:
-    configured_julia("JET")
-    run = run_tests("jet.jl")
+@pytest.mark.wide  # with Aqua, JET, Lux and the examples of docstrings; JET infers types for minutes
+@pytest.mark.timeout(3000)
+def test_the_whole_julia_package() -> None:
+    installed = loadable(configured_julia()).keys() & {"Aqua", "JET"}
+    run = run_tests("runtests.jl")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "JET has tested the package" in run.stdout
+    for package in installed:
+        assert f"{package} has tested the package" in run.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_aqua_finds_no_problem(julia_tests: JuliaTests) -> None:
-    if "Aqua is not in this environment" in julia_tests.run.stdout:
-        pytest.skip("Aqua is not in Julia's environment; Pkg.test() in julia/ brings it")
-    assert "Aqua has tested the package" in julia_tests.run.stdout, julia_tests.run.stdout + julia_tests.run.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_python_reads_studies_from_julia(julia_tests: JuliaTests) -> None:
     study = read(julia_tests, "lenet")
@@ -104,7 +95,6 @@ def test_python_reads_studies_from_julia(julia_tests: JuliaTests) -> None:
     assert "flux/cpu" in shown.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_python_reads_studies_of_models_of_julia_users(
     julia_tests: JuliaTests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
