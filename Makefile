@@ -21,13 +21,13 @@ compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
 	$(VENV)/bin/polybench compare --engines flux,torch,tf $(ARGS)
 
-test: $(INSTALLED)
-	$(PYTEST) -m "not slow and not wide" $(ARGS)
+test: $(INSTALLED) # without Julia
+	$(PYTEST) -m "not julia and not wide" $(ARGS)
 
 $(RINGS): $(INSTALLED) # the tests of a ring (tests/rings.py) that are not wide
 	$(PYTEST) -m "$@ and not wide" $(ARGS)
 
-test-all: $(INSTALLED) # with the tests marked slow or wide
+test-all: $(INSTALLED) # with Julia and the wide ring
 	$(PYTEST) $(ARGS)
 
 planted: $(INSTALLED) # plants every bug of tests/planted; prints those that no test notices

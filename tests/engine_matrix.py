@@ -58,10 +58,6 @@ LENET_CELLS = (
     *CHAINED,
 )
 """Cases with lenet and its own optimizer, in test_parity.py. One variant stands for all that change thread pools."""
-SLOW_CELLS = (
-    "torch+compile",
-    *(configuration for configuration in LENET_CELLS if configuration.startswith("flux+")),  # each starts its own Julia
-)
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05, lr_schedule=((1, 0.02), (2, 0.004))),

@@ -27,8 +27,8 @@ RINGS = {
 }
 """Patterns of tests below `tests`; a test is in the first ring that matches. All but Julia's start no Julia."""
 
-SMOKE = "test_a_network_with_every_layer_passes_the_parity_check"
-"""The check that every engine has in the gate."""
+SMOKE = "(test_a_network_with_every_layer_passes_the_parity_check|test_parity.py::test_float64_losses)"
+"""The checks that every engine has in the gate."""
 
 
 class Wide(NamedTuple):
@@ -40,7 +40,11 @@ class Wide(NamedTuple):
 
 
 RULES = (
-    Wide(f"tests/engines/(?!.*{SMOKE})", r"lux", "flux has the same kernels (NNlib), and lux the smoke test"),
+    Wide(
+        "tests/engines/(?!test_parity.py::test_float64_losses)",
+        r"lux",
+        "flux has the same kernels (NNlib), and lux trains lenet",
+    ),
     Wide(
         f"tests/engines/(?!.*({SMOKE}|keras/))",
         r"keras\+(jax|torch)",
@@ -65,6 +69,31 @@ RULES = (
     Wide("tests/importer/.*every_plain_program", "(?!lenet).*", "lenet, and modules with each layer"),
     Wide("tests/importer/test_flux.*keeps_its_weights", ".*", "a transformer that goes through Flux, with its proof"),
     Wide("tests/engines/.*transformers", "jax", "torch and tf have the same layers, and jax those of `everything`"),
+    Wide(
+        "tests/engines/.*transformers", "text-flux", "patched; an imported transformer, and julia/test/transformers.jl"
+    ),
+    Wide("tests/engines/.*transformers_in_tensorflow", "(?!KerasNormEpsilon).*", "the same kinds of bugs in torch"),
+    Wide(
+        "tests/engines/test_networks",
+        r"tf\+(no_fusion|unrolled)",
+        "tf: on the CPU, the first has its graph (tf/test_engine)",
+    ),
+    Wide("tests/engines/test_networks.*nine_digits", "jax|keras.*", "torch and tf"),
+    Wide("tests/engines/test_networks.*published", "tf", "torch, and the network with every layer"),
+    Wide(
+        "tests/engines/test_optimizers.*canonical",
+        r"(tf|keras)(\+.+)?-(?!adamw).*",
+        "AdamW with a schedule, and every rule in torch",
+    ),
+    Wide("tests/engines/test_parity.*float32", r".+\+.+", "the engine alone; float64 has every variant"),
+    Wide("tests/engines/test_variants.*silently_off", r"keras\+jax.*|.*BACKENDS", "jax, and torch with one variable"),
+    Wide("tests/engines/test_operations.*(padding|bf16)", "jax", "torch and tf, and jax's other operations"),
+    Wide("tests/scripts/.*(tokens|any_network)_trains_like", "tf", "torch; lenet in tf"),
+    Wide("tests/scripts/.*transformers_in_torch", "vit-cifar", "char-gpt"),
+    Wide("tests/scripts/test_network_code.*plain_jax", "lenet", "a network with every padding, and char-gpt"),
+    Wide(
+        "tests/scripts/test_network_code.*(round_trip_from_torch|plain_lux)", "lenet", "padding, and lux trains lenet"
+    ),
 )
 
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rings import SMOKE, ring, wide_rule
+from tests.rings import ring, wide_rule
 
 NETWORKS = "tests/engines/test_networks.py"
+PARITY = "tests/engines/test_parity.py"
+SMOKE = "test_a_network_with_every_layer_passes_the_parity_check"
 
 
 @pytest.mark.parametrize(
     ("test", "case", "is_wide"),
     [
-        (f"{NETWORKS}::{SMOKE}", "lux", False),
+        (f"{NETWORKS}::{SMOKE}", "lux", True),
+        (
+            "tests/engines/test_parity.py::test_float64_losses_gradients_and_weights_equal_the_reference",
+            "step3-lux",
+            False,
+        ),
         (f"{NETWORKS}::test_published_networks_pass_the_parity_check", "lenet-lux", True),
         (f"{NETWORKS}::{SMOKE}", "keras+torch", False),
         (f"{NETWORKS}::test_a_network_with_every_sequence_layer_passes_the_parity_check", "keras+torch", True),
-        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state", "flux", False),
-        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state", "flux+gc_off", True),
-        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state", "torch+channels_last", False),
+        (f"{PARITY}::test_a_snapshot_changes_no_state", "flux", False),
+        (f"{PARITY}::test_a_snapshot_changes_no_state", "flux+gc_off", True),
+        (f"{PARITY}::test_a_snapshot_changes_no_state", "torch+channels_last", False),
         ("tests/engines/test_injected_bugs.py::test_an_injected_bug_fails_for_its_reason", "FewImages-tf", True),
         ("tests/engines/test_injected_bugs.py::test_an_injected_bug_fails_for_its_reason", "FewImages-torch", False),
         ("tests/engines/test_optimizers.py::test_every_optimizer_computes_the_canonical_formula", "flux-sgd", True),
@@ -37,8 +44,8 @@ def test_a_case_is_wide_if_another_stands_for_it(test: str, case: str, is_wide: 
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
-        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state[flux]", "julia"),
-        ("tests/engines/test_parity.py::test_a_snapshot_changes_no_state[torch]", "engines"),
+        (f"{PARITY}::test_a_snapshot_changes_no_state[flux]", "julia"),
+        (f"{PARITY}::test_a_snapshot_changes_no_state[torch]", "engines"),
         ("tests/engines/flux/test_julia_package.py::test_julia_package", "julia"),
         ("tests/engines/flux/test_julia_files.py::test_bounds", "engines"),
         ("tests/engines/flux/julia/test_discovery.py::test_found", "engines"),

@@ -26,17 +26,17 @@ DROPOUT = msgspec.structs.replace(
 )
 """A network with dropout, but without batch norm."""
 
-SLOW = ("flux", "lux", "torch+compile", "tf+xla", "tf+eager", "jax", "keras", "keras+jax", "keras+torch")
+NAMES = (
+    *("reference", "torch", "torch+channels_last", "torch+compile", "tf", "tf+xla", "tf+eager"),
+    *("flux", "lux", "jax", "keras", "keras+jax", "keras+torch"),
+)
 CASES = [
-    pytest.param(name, model, marks=[pytest.mark.slow] if name in SLOW else [], id=f"{name}-{model.name}")
-    for name in ("reference", "torch", "torch+channels_last", "tf", *SLOW)
+    pytest.param(name, model, id=f"{name}-{model.name}")
+    for name in NAMES
     for model in (EVERYTHING, SEQUENCES)
     if (name, model) != ("lux", SEQUENCES)  # it has no LSTM
 ]
-FAMILIES = [
-    pytest.param(name, marks=[pytest.mark.slow] if name == "flux" else [])
-    for name in ("reference", "flux", "torch", "tf", "jax", "keras")
-]
+FAMILIES = ("reference", "flux", "torch", "tf", "jax", "keras")
 
 
 def check(
@@ -76,13 +76,7 @@ def test_the_logits_equal_those_of_the_reference(
 
 
 @pytest.mark.parametrize("model", [TEXT, PATCHED], ids=lambda model: model.name)
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("reference", "torch", "tf"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "keras", "keras+jax", "keras+torch")),
-    ],
-)
+@pytest.mark.parametrize("name", [*("reference", "torch", "tf"), *("jax", "keras", "keras+jax", "keras+torch")])
 def test_the_logits_of_transformers_equal_those_of_the_reference(
     name: str, model: Model, workers: Workers, checker: ParityChecker, tmp_path: Path
 ) -> None:
@@ -90,7 +84,7 @@ def test_the_logits_of_transformers_equal_those_of_the_reference(
     assert parity.status == "pass", parity.reason
 
 
-@pytest.mark.parametrize("name", ["torch", pytest.param("tf", marks=pytest.mark.slow), "jax"])
+@pytest.mark.parametrize("name", ["torch", "tf", "jax"])
 def test_the_logits_in_bf16_are_less_accurate(
     name: str, workers: Workers, checker: ParityChecker, tmp_path: Path
 ) -> None:

@@ -37,11 +37,7 @@ NETWORK = Model(
     optimizer=Optimizer("momentum", 0.05, lr_schedule=((40, 0.01), (60, 0.05), (90, 0.002))),
     parity_batch_size=4,
 )
-FAMILIES = (
-    "reference",
-    "torch",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("tf", "jax", "keras", "flux")),
-)
+FAMILIES = ("reference", "torch", "tf", "jax", "keras", "flux")
 
 
 def check(bug: type, engine: str, workers: Workers, checker: ParityChecker, folder: Path) -> ParityCheck:

@@ -36,19 +36,9 @@ from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PATCHED, SEQU
 
 Check = Callable[[str, CheckRequest], ParityCheck]
 
-# In `make test`, one backend of Keras and one LSTM of TensorFlow stand for all.
-MARKS: dict[str, Any] = {
-    **dict.fromkeys(("flux", "keras+jax", "tf+unrolled"), pytest.mark.slow),
-    # On the CPU, its graph is that of tf (tests/engines/tf/test_engine.py).
-    "tf+no_fusion": [pytest.mark.slow, pytest.mark.wide],
-}
-every_engine = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in EVERYTHING_CELLS]
-)
-SEQUENCES_NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in SEQUENCES_CELLS]
+every_engine = pytest.mark.parametrize("name", EVERYTHING_CELLS)
 PUBLISHED = [
-    pytest.param(network, name, marks=[pytest.mark.slow, *([] if network == IN_CI else [pytest.mark.wide])])
-    for network, name in NETWORK_CASES
+    pytest.param(network, name, marks=() if network == IN_CI else pytest.mark.wide) for network, name in NETWORK_CASES
 ]
 
 
@@ -81,7 +71,7 @@ def test_a_network_with_every_layer_passes_the_parity_check(check: Check, name: 
     assert_passes(check(name, task(name, EVERYTHING, 4, 3, tmp_path)), EVERYTHING)
 
 
-@pytest.mark.parametrize("name", SEQUENCES_NAMES)
+@pytest.mark.parametrize("name", SEQUENCES_CELLS)
 def test_a_network_with_every_sequence_layer_passes_the_parity_check(check: Check, name: str, tmp_path: Path) -> None:
     parity = check(name, task(name, SEQUENCES, 4, 2, tmp_path))
     assert_passes(parity, SEQUENCES)
@@ -90,7 +80,7 @@ def test_a_network_with_every_sequence_layer_passes_the_parity_check(check: Chec
 
 
 TRANSFORMERS = [
-    pytest.param(model, name, marks=MARKS.get(name, ()), id=f"{model.name}-{name}")
+    pytest.param(model, name, id=f"{model.name}-{name}")
     for model, names in ((TEXT, TEXT_CELLS), (PATCHED, PATCHED_CELLS))
     for name in names
 ]
@@ -124,9 +114,7 @@ WITHOUT_NORMS = msgspec.structs.replace(
 )
 
 
-@pytest.mark.parametrize(
-    "name", ["torch", "tf", pytest.param("jax", marks=pytest.mark.slow), "keras+jax", "keras+torch"]
-)
+@pytest.mark.parametrize("name", ["torch", "tf", "jax", "keras+jax", "keras+torch"])
 def test_attention_and_gelu_pass_the_parity_check_to_nine_digits(check: Check, name: str, tmp_path: Path) -> None:
     parity = check(name, task(name, WITHOUT_NORMS, 4, 2, tmp_path))
     assert_passes(parity, WITHOUT_NORMS)
@@ -134,7 +122,6 @@ def test_attention_and_gelu_pass_the_parity_check_to_nine_digits(check: Check, n
     assert parity.float64.tolerance["gradient"] == 1e-9
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "model"),
     [
@@ -155,7 +142,6 @@ def test_injected_bugs_of_transformers_in_tensorflow_fail_the_parity_check(
     assert "float64" in {tensor.part for tensor in parity.tensors if not tensor.passed}
 
 
-@pytest.mark.slow
 def test_attention_from_keras_projections_passes_the_parity_check(
     workers: Workers, checker: ParityChecker, tmp_path: Path
 ) -> None:
@@ -164,7 +150,7 @@ def test_attention_from_keras_projections_passes_the_parity_check(
     assert_passes(checker.check(session, task("tf", TEXT, 4, 2, tmp_path)), TEXT)
 
 
-@pytest.mark.parametrize("engine", ["torch", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flux", "jax"))])
+@pytest.mark.parametrize("engine", ["torch", "flux", "jax"])
 @pytest.mark.parametrize(
     ("bug", "model"),
     [
@@ -206,7 +192,7 @@ def test_supported_lstm_options_pass_the_parity_check(check: Check, name: str, l
     [
         ("torch", LSTM("lstm", 4, 6, recurrent_activation="hard_sigmoid")),
         ("tf", LSTM("lstm", 4, 6, biases=2)),
-        pytest.param("flux", LSTM("lstm", 4, 6, biases=2), marks=pytest.mark.slow),
+        ("flux", LSTM("lstm", 4, 6, biases=2)),
     ],
 )
 def test_unsupported_lstm_options_are_unavailable(check: Check, name: str, layer: LSTM, tmp_path: Path) -> None:

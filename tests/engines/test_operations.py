@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-import pytest
 
 from polybench.engines.base import Array, Engine
 from polybench.engines.job import Job
@@ -96,7 +95,7 @@ def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> N
     check_operations(fixture, ("eager",))
 
 
-sequences_timed_from_python = in_process_of("torch", "tf", pytest.param("jax", marks=pytest.mark.slow))
+sequences_timed_from_python = in_process_of("torch", "tf", "jax")
 
 
 @sequences_timed_from_python

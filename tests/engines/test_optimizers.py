@@ -33,7 +33,6 @@ CASES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_every_optimizer_computes_the_canonical_formula(
     name: str, case: str, workers: Workers, checker: ParityChecker, files: small_datasets.Files, tmp_path: Path
@@ -62,7 +61,6 @@ def test_every_optimizer_computes_the_canonical_formula(
         assert [error for error in errors if not error.passed] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "bug", "case"),
     [

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from polybench.networks.lenet import LENET
-from tests.engine_matrix import CHAINED, LENET_CELLS, SLOW_CELLS
+from tests.engine_matrix import CHAINED, LENET_CELLS
 from tests.engines.conftest import Outcome, RunLenet
 
 
 def _cases(*without: str) -> list[Any]:
     names = [name for name in LENET_CELLS if name not in without]
-    slow, chained = pytest.mark.slow, [pytest.mark.slow, pytest.mark.wide]
-    marks = dict.fromkeys(SLOW_CELLS, slow) | dict.fromkeys(CHAINED, chained)
-    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
+    return [pytest.param(name, marks=pytest.mark.wide if name in CHAINED else ()) for name in names]
 
 
 NAMES = _cases()

@@ -42,8 +42,6 @@ _normal = (Conv("conv1", 3, 4, 3, bias=False), BatchNorm("norm1", 4), *_others)
 WITH_NORM = msgspec.structs.replace(TINY, layers=_normal)
 """Network with batch norm, which only JAX supports data-parallel, with statistics of the whole batch."""
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def worker(workers: Workers) -> Callable[[str], WorkerProcess]:

@@ -178,15 +178,9 @@ def observe_variant(name: str, variants: tuple[str, ...], folder: Path) -> objec
 
 
 VARIANTS = [configuration for configuration in LENET_CELLS if "+" in configuration and configuration not in CHAINED]
-SLOW = (
-    *("torch+compile", "flux+gc_every_step", "flux+gc_off", "flux+train"),
-    *("flux+enzyme", "flux+mkl", "flux+mooncake", "flux+reactant"),
-)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in VARIANTS]
-)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_has_its_effect_but_the_plain_engine_does_not(
     name: str, processes: Callable[..., Executor], problem: Path
 ) -> None:
@@ -216,7 +210,6 @@ TURNED_OFF = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("off", TURNED_OFF, ids=lambda off: f"{off.configuration} {off.variable}")
 def test_a_configuration_that_is_silently_off_fails_with_the_variable(
     off: TurnedOff, monkeypatch: pytest.MonkeyPatch

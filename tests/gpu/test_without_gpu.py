@@ -47,7 +47,7 @@ def test_every_command_is_valid(here: Here) -> None:
             verbs.commands[verb].make_context(verb, list(rest))
 
 
-@pytest.mark.slow
+@pytest.mark.wide  # nine real studies
 def test_a_rehearsal_writes_documents_and_a_summary(tmp_path: Path) -> None:
     assert __main__.main([str(tmp_path), "--rehearse", "-k", "not identical"]) == 0
     summary = (tmp_path / "summary.md").read_text()

@@ -67,7 +67,6 @@ ONE_AFTER_THE_OTHER = "import runpy, sys; [runpy.run_path(one, run_name='__main_
 """Code that runs all programs in one process, because importing the framework takes time."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
 def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, framework: str, script: str) -> None:
     if find_spec(framework) is None:
@@ -79,7 +78,6 @@ def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, fra
     run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(CASES))
 
 
-@pytest.mark.slow
 def test_the_flux_program_computes_the_expected_result(lenet: Path, tmp_path: Path) -> None:
     julia = configured_julia()
     name, part = CASES[2]  # one, because Julia takes half a minute

@@ -65,7 +65,6 @@ _SIDES = msgspec.structs.replace(
 )
 
 
-@pytest.mark.slow
 def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorflow")
@@ -79,9 +78,7 @@ def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
         assert [getattr(layer, "padding", None) for layer in read_network(str(source)).layers] == padding
 
 
-@pytest.mark.parametrize(
-    "network", ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("imdb-bilstm", "mobile-cifar"))]
-)
+@pytest.mark.parametrize("network", ["lenet", "imdb-bilstm", "mobile-cifar"])
 def test_a_round_trip_from_torch_to_keras_and_back_changes_no_bit(network: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorflow")
@@ -127,10 +124,7 @@ np.savez(sys.argv[1] + "/result.npz", loss=loss, **statistics, **{f"d {name}": o
 """
 
 
-@pytest.mark.parametrize(
-    "network",
-    ["lenet", pytest.param("resnet32", marks=pytest.mark.slow), "mobile-cifar", "vit-cifar", "char-gpt", "padded"],
-)
+@pytest.mark.parametrize("network", ["lenet", "resnet32", "mobile-cifar", "vit-cifar", "char-gpt", "padded"])
 def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(network: str, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     named, random = PADDED if network == "padded" else find_model(network), np.random.default_rng(0)
@@ -207,9 +201,7 @@ println(value, ' ', sqrt(squares(gradients)), ' ', squares(new_states) - squares
 """
 
 
-@pytest.mark.parametrize(
-    "network", ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in (MY_NET, "vit-cifar"))]
-)
+@pytest.mark.parametrize("network", ["lenet", MY_NET, "vit-cifar"])
 @pytest.mark.timeout(300)
 def test_plain_lux_has_the_loss_and_gradients_of_the_reference(network: str, tmp_path: Path) -> None:
     julia = configured_julia("Lux", "NPZ")

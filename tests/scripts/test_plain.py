@@ -102,7 +102,6 @@ def run_script(plan, tmp_path, inputs):
     return json.loads(run.stdout)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "engine"),
     [
@@ -126,7 +125,6 @@ def test_a_script_trains_like_the_engine(model, engine, workers, folder, tmp_pat
     assert min(printed["step_seconds"]) > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", FRAMEWORKS)
 def test_a_script_for_tokens_trains_like_the_engine(engine, workers, tmp_path, monkeypatch):
     monkeypatch.setitem(synthetic.IMAGES, "train", 200)
@@ -167,7 +165,6 @@ min_learning_rate = 0.01
 
 # Networks that nobody has written by hand: AdamW, clipping, warm-up and ties; class token, positions and smoothed
 # labels; batch norm and depthwise convolutions, which magnify rounding from step to step; a rate that changes.
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "engine"),
     [
@@ -198,7 +195,6 @@ def test_a_script_for_any_network_trains_like_the_engine(model, engine, workers,
     assert len(printed["step_seconds"]) == TIMED
 
 
-@pytest.mark.slow
 def test_the_plain_julia_example_trains_like_the_engine(workers, folder, tmp_path):
     """Compare the losses of examples/flux_by_hand.jl with the engine's."""
     julia = configured_julia()

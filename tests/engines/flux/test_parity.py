@@ -19,8 +19,6 @@ from tests.worker_sessions import InProcess
 
 STEPS = 3
 
-pytestmark = pytest.mark.slow
-
 
 Check = Callable[..., ParityCheck]
 

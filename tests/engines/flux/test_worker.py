@@ -21,8 +21,6 @@ from tests import small_datasets
 from tests.engine_workers import FAST_COMPILATION
 from tests.runner.test_pinning import allowed_cpus
 
-pytestmark = pytest.mark.slow
-
 
 def prepare(worker: WorkerProcess, folder: Path) -> Prepared:
     files = small_datasets.files(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
 from tests import small_datasets
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.stand_in_parity import check
@@ -13,13 +14,23 @@ from tests.example_networks import EVERYTHING, SEQUENCES
 OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # devices cannot be changed later
 
 
-@pytest.mark.slow
+def assert_pass(*models: Model) -> None:
+    for model in models:
+        parity = check("tests.engines.tf.stand_in_device:StandInEngine", model)
+        assert parity.status == "pass", (model.name, parity.reason)
+
+
+@pytest.mark.wide
+@pytest.mark.cuda_level("tf", "computed on a stand-in")
+@in_process_of("tf", **OWN_PROCESS)
+def test_more_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
+    assert_pass(EVERYTHING, SEQUENCES)
+
+
 @pytest.mark.cuda_level("tf", "computed on a stand-in")
 @in_process_of("tf", **OWN_PROCESS)
 def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
-    for model in (LENET, EVERYTHING, SEQUENCES):
-        parity = check("tests.engines.tf.stand_in_device:StandInEngine", model)
-        assert parity.status == "pass", (model.name, parity.reason)
+    assert_pass(LENET)
 
 
 @pytest.mark.cuda_level("tf", "computed on a stand-in")

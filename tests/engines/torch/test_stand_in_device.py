@@ -30,19 +30,30 @@ def check(engine: str, model: Model) -> ParityCheck:
     return stand_in_parity.check(f"{stand_in_device.__name__}:{engine}", model)
 
 
+def assert_pass(*models: Model) -> None:
+    for model in models:
+        parity = check("StandInEngine", model)
+        assert parity.status == "pass", (model.name, parity.reason)
+
+
 @pytest.mark.cuda_level("torch", "computed on a stand-in")
 @in_process_of("torch", **OWN_PROCESS)
 def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
     from tests.engines.torch.stand_in_device import NAME, StandInEngine
 
-    for model in (LENET, EVERYTHING, TEXT, PATCHED, RESNET32):
-        parity = check("StandInEngine", model)
-        assert parity.status == "pass", (model.name, parity.reason)
+    assert_pass(EVERYTHING, TEXT)
     engine = StandInEngine()
     engine.build(small_datasets.job(), fixture.weights)
     engine.load(fixture.images, fixture.labels)
     tensors = [*engine._parameters.values(), *engine._batches[0], *engine._initial.values()]
     assert {tensor.device.type for tensor in tensors} == {NAME}
+
+
+@pytest.mark.wide
+@pytest.mark.cuda_level("torch", "computed on a stand-in")
+@in_process_of("torch", **OWN_PROCESS)
+def test_more_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixture) -> None:
+    assert_pass(LENET, PATCHED, RESNET32)
 
 
 @pytest.mark.cuda_level("torch", "computed on a stand-in")
