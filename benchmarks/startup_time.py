@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from _report import Figure, report
 
-HELP_TARGET = 4.0
+HELP_TARGET = 3.0
 REST_TARGET = 90.0
 QUICK_TARGET = 25.0
 MEMORY_TARGET = 150.0

@@ -106,13 +106,13 @@ def _commands() -> dict[str, list[_Command]]:
     group: Any = typer.main.get_command(app)
     context = type(group).context_class(group, info_name="polybench")
     panels: dict[str, list[_Command]] = {}
-    for name, command in group.commands.items():
+    for name, listed in group.commands.items():
+        command = listed.load()
         inner = type(command).context_class(command, info_name=name, parent=context)
         parts = []
         for level, one, where in _walk(command, inner):
             parts += [f"{level} {where.command_path}", _paragraphs(one.help or ""), *_options(f"#{level}", one, where)]
-        summary = (command.help or "").partition("\n")[0]
-        panels.setdefault(command.rich_help_panel, []).append(_Command(name, summary, "\n\n".join(parts)))
+        panels.setdefault(listed.rich_help_panel, []).append(_Command(name, listed.help, "\n\n".join(parts)))
     return panels
 
 

@@ -122,19 +122,36 @@ def test_the_other_project_of_our_import_name_is_reported(
 HEAVY = {*frameworks_of_engines(), "matplotlib", "plotly", "pandas", "scipy"}
 
 
-def loaded_by(statement: str) -> set[str]:
-    code = f"{statement}; import sys; print(' '.join(sys.modules))"
+IMPORT_ALL_COMMANDS = """import typer
+from polybench.cli import app
+for command in typer.main.get_command(app).commands.values(): command.load()"""
+HELP = """from typer.testing import CliRunner
+from polybench.cli import app
+assert "compare" in CliRunner().invoke(app, ["--help"]).stdout"""
+
+
+def loaded_by(code: str) -> set[str]:
+    code = f"{code}\nimport sys; print(' '.join(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    return {name.partition(".")[0] for name in output.split()}
+    return {*output.split()}
 
 
-@pytest.mark.parametrize("statement", ["import polybench", "import polybench.cli", "import polybench.runner.study"])
+@pytest.mark.parametrize("statement", ["import polybench", IMPORT_ALL_COMMANDS, "import polybench.runner.study"])
 def test_importing_polybench_loads_no_framework(statement: str) -> None:
     assert not loaded_by(statement) & HEAVY
 
 
 def test_the_command_line_loads_neither_numpy_nor_a_measuring_library() -> None:
-    assert not loaded_by("import polybench.cli") & {"numpy", "psutil", "pynvml"}
+    assert not loaded_by(IMPORT_ALL_COMMANDS) & {"numpy", "psutil", "pynvml"}
+
+
+def test_help_imports_no_command_and_no_document() -> None:
+    loaded = loaded_by(HELP)
+    assert {name for name in loaded if name.startswith("polybench.cli.")} == {
+        "polybench.cli.commands",
+        "polybench.cli.output",
+    }
+    assert "msgspec" not in loaded
 
 
 def test_make_lint_runs_every_linter_and_names_those_that_fail(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_every_command_and_column_is_in_the_reference(site: Path) -> None:
     listed = (site / "reference/commands/index.html").read_text()
     for name, command in group.commands.items():
         page = (site / "reference/commands" / name / "index.html").read_text()
-        documented = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+        documented = [parameter for parameter in command.load().params if not getattr(parameter, "hidden", False)]
         assert all(option in page for parameter in documented for option in parameter.opts), name
         assert f'href="{name}/"' in listed
         assert re.search(rf'<a href="./" class="md-nav__link md-nav__link--active">\s*<span[^>]*>\s*{name}\s*<', page)

@@ -2,99 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from typer.core import TyperCommand, TyperGroup
 
-from polybench.cli.bisect import bisect
-from polybench.cli.columns import columns
-from polybench.cli.compare import compare
-from polybench.cli.data import app as data
-from polybench.cli.diff import diff
-from polybench.cli.doctor import doctor
-from polybench.cli.engines import engines
-from polybench.cli.explain import explain
-from polybench.cli.export import export
-from polybench.cli.history import history
-from polybench.cli.importing import import_model
-from polybench.cli.layers import layers
-from polybench.cli.list import list_studies
-from polybench.cli.merge import merge
-from polybench.cli.models import models
-from polybench.cli.output import echo, flush_stdout, prepare_streams, remember_arguments
-from polybench.cli.overhead import overhead
-from polybench.cli.parity import parity
-from polybench.cli.peak import peak
-from polybench.cli.plot import plot
-from polybench.cli.report import report
-from polybench.cli.run import resume, run
-from polybench.cli.setup import app as setup
-from polybench.cli.show import show
-from polybench.cli.sweep import sweep
-from polybench.cli.trace import app as trace
-from polybench.cli.versions import versions
+from polybench.cli.commands import Program
+from polybench.cli.output import echo, flush_stdout, prepare_streams
 from polybench.errors import EngineUnavailable, PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts
 from polybench.plugins import PluginWarning, blame
 from polybench.schema.printable import printable
 
-
-class _Command(TyperCommand):
-    """A command whose help shows no type of flags, which take no value."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params = super().get_params(ctx)
-        for param in params:
-            if getattr(param, "is_flag", False):
-                param.metavar = ""
-        return params
-
-
-class _Program(TyperGroup):
-    """The program, which remembers its command line for the documents."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        remember_arguments(args)
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Program,
+    cls=Program,
     help="Train the identical network in Flux, PyTorch, TensorFlow, JAX and Keras, and compare their speed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _help(command: Callable[..., None]) -> str:
-    """Return a command's docstring with one line per paragraph, for typer to wrap at the terminal's width."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    return escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
-
-
-_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (compare, run, sweep, overhead, layers, peak, parity),
-    "Results": (list_studies, show, diff, explain, plot, report, resume),
-    "Your own code": (import_model, export),
-    "Versions and machines": (versions, bisect, history, merge),
-    "Information and set-up": (engines, models, columns, doctor),
-}
-for _panel, _commands in _PANELS.items():
-    for _command in _commands:
-        _name = {list_studies: "list", import_model: "import"}.get(_command, _command.__name__)
-        app.command(_name, cls=_Command, help=_help(_command), rich_help_panel=_panel)(_command)
-app.add_typer(trace, name="trace", rich_help_panel="Your own code")
-app.add_typer(setup, name="setup", rich_help_panel=_panel)
-app.add_typer(data, name="data", rich_help_panel=_panel)
 
 
 def _print_version(requested: bool) -> None:

@@ -34,10 +34,8 @@ def bisect(
     ] = None,
     format: TableFormat = "table",
 ) -> None:
-    """Find the release or commit at which an engine's step became slower or faster.
-
-    Installs versions in environments of their own, and measures each side by side with START. A wrong version is named
-    in at most 2 % of all searches. The same command resumes an interrupted search.
+    """Installs versions in environments of their own, and measures each side by side with START. A wrong version is
+    named in at most 2 % of all searches. The same command resumes an interrupted search.
 
     Example: polybench bisect 2.12.0 2.13.0 --package torch --engines torch
     """

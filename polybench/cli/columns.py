@@ -7,10 +7,7 @@ from polybench.cli.output import Rows, print_table
 
 
 def columns(format: TableOrJson = "table") -> None:
-    """List the columns of a study's table: unit, direction of improvement, groups and description.
-
-    Example: polybench columns
-    """
+    """Example: polybench columns"""
     from polybench.schema.metrics import GROUPS, METRICS
 
     rows: Rows = [

@@ -20,10 +20,7 @@ def compare(
     on: TargetOption = None,
     upload: UploadOption = False,
 ) -> None:
-    """Train the identical network in several engines and compare speed, memory and cost.
-
-    Example: polybench compare --engines torch,tf --data cifar10
-    """
+    """Example: polybench compare --engines torch,tf --data cifar10"""
     if quick:
         study = study.quick()
     reject_upload(on, upload=upload)

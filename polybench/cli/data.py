@@ -10,7 +10,7 @@ import typer
 
 from polybench.cli.output import echo
 
-app = typer.Typer(help="Download, verify or locate CIFAR-10.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 class DatasetVersion(StrEnum):

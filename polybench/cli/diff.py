@@ -39,10 +39,7 @@ def diff(
     ] = False,
     format: TableFormat = "table",
 ) -> None:
-    """Compare two saved studies: is each configuration faster or slower than before?
-
-    Example: polybench diff 20261101 last --fail-if slower=5%
-    """
+    """Example: polybench diff 20261101 last --fail-if slower=5%"""
     from polybench.analysis.diff import diff
     from polybench.storage.store import Store, results_folder
 

@@ -36,9 +36,7 @@ def doctor(
     ] = None,
     upload: UploadOption = False,
 ) -> None:
-    """Check this machine: engines, variants, devices, meters, background load and data.
-
-    The exit code is 0 if at least one engine runs, else 4. With --on, the command checks every machine of a
+    """The exit code is 0 if at least one engine runs, else 4. With --on, the command checks every machine of a
     cluster, and whether a study could run there.
 
     Example: polybench doctor --on slurm

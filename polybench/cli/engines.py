@@ -20,9 +20,7 @@ def engines(
     ] = False,
     format: TableOrJson = "table",
 ) -> None:
-    """List the engines and their variants, what has to be installed for each, and whether it is.
-
-    To start each installed engine and show its version, run: polybench doctor
+    """To start each installed engine and show its version, run: polybench doctor
 
     Example: polybench engines --all
     """

@@ -37,9 +37,7 @@ def explain(
     ] = None,
     format: Annotated[str, format_option(EXPLANATION_FORMATS)] = "table",
 ) -> None:
-    """Explain why configurations of a saved study differ in speed, without measuring.
-
-    The explanation uses saved layers, sweeps and overheads with the same settings.
+    """The explanation uses saved layers, sweeps and overheads with the same settings.
 
     Example: polybench explain last --baseline torch/cpu
     """

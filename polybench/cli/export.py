@@ -77,9 +77,7 @@ def export(
     steps: Steps = 60,
     output: ExportOutput = None,
 ) -> None:
-    """Write a network as plain code of a framework, with its weights.
-
-    With --framework, the file has the network alone. Its weights are beside it, with the suffix .npz: those beside a
+    """With --framework, the file has the network alone. Its weights are beside it, with the suffix .npz: those beside a
     network file, as `polybench import` writes them, or else initial ones.
 
     With --train, a folder has the program of each configuration: the timed training as a user of the framework would

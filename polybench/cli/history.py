@@ -18,10 +18,7 @@ def history(
     output: Path | None = None,
     format: TableFormat = "table",
 ) -> None:
-    """Show the step time of each configuration over saved studies, with change points and package versions.
-
-    Example: polybench history --engine flux --model lenet
-    """
+    """Example: polybench history --engine flux --model lenet"""
     from polybench.analysis.history import build_history
     from polybench.storage.store import Store, results_folder
 

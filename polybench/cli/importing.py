@@ -37,9 +37,7 @@ def import_model(
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Limit for running the file, in seconds.")] = 600.0,
     format: TableFormat = "table",
 ) -> None:
-    """Turn a model written for PyTorch, Keras or Flux into a network file with its weights, and prove it.
-
-    The file runs in a separate process: import only files that you trust. A class or function is called without
+    """The file runs in a separate process: import only files that you trust. A class or function is called without
     arguments. The proof trains and evaluates the original program and the network in float64, from equal weights and
     batches, and compares them as the parity check does. Without a proof, nothing is written.
 

@@ -120,9 +120,7 @@ def layers(
     export: ExportFolder = None,
     format: TableFormat = "table",
 ) -> None:
-    """Time each layer's operations alone (forward, input gradient, weight gradient), engines side by side.
-
-    Every engine gets the same input for a layer as in the network. The table ends with the whole step and the
+    """Every engine gets the same input for a layer as in the network. The table ends with the whole step and the
     unattributed rest. With --allocations, each configuration has the operators or functions that allocate instead.
 
     Example: polybench layers --engines torch,tf --sort slowdown

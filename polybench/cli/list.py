@@ -25,9 +25,7 @@ def list_studies(
     ] = False,
     format: TableOrJson = "table",
 ) -> None:
-    """List saved studies, sweeps and overheads, oldest first, including corrupt and resumable ones.
-
-    The row of a sweep shows its axes, its number of points and its fastest point.
+    """The row of a sweep shows its axes, its number of points and its fastest point.
 
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """

@@ -43,10 +43,7 @@ def merge(
     ] = None,
     format: TableFormat = "table",
 ) -> None:
-    """Merge saved studies of one workload on several machines into one table.
-
-    Example: polybench merge here.json there.json --price here:cpu=0.24 --price there:cuda=3.06
-    """
+    """Example: polybench merge here.json there.json --price here:cpu=0.24 --price there:cuda=3.06"""
     from polybench.analysis.merge import merge
     from polybench.storage.store import Store, results_folder
 

@@ -33,10 +33,7 @@ def models(
     results: Path | None = None,
     format: Annotated[str, format_option(("table", "json", "toml"))] = "table",
 ) -> None:
-    """List the networks, or show one: layers, output shapes, parameters and multiply-adds.
-
-    Example: polybench models lenet --format toml > my_net.toml
-    """
+    """Example: polybench models lenet --format toml > my_net.toml"""
     from polybench.networks import MODELS
     from polybench.networks.network_file import network_toml
 

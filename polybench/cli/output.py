@@ -1,4 +1,7 @@
-"""Output of commands: its options, files, tables, terminals and exit codes."""
+"""Output of commands: its options, files, tables, terminals and exit codes.
+
+`--help` needs this module, and no document: their modules are imported late.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-import msgspec
 import typer
 
 from polybench.errors import BadInput, PolybenchError, split_names
-from polybench.render import FORMATS, WIDTH
-from polybench.schema.measurements import AllocationsDocument, LayersDocument, PeakDocument
-from polybench.schema.metadata import StudyFileMetadata
-from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.printable import printable
-from polybench.schema.result import ConfigurationStatus, Result
-from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
     from polybench.schema.documents import AnyDocument
+    from polybench.schema.measurements import AllocationsDocument, LayersDocument, PeakDocument
+    from polybench.schema.metadata import StudyFileMetadata
+    from polybench.schema.metrics import Metric
+    from polybench.schema.result import ConfigurationStatus, Result
+    from polybench.schema.study import StudyDocument
     from polybench.storage.store import Store
 
 Document = TypeVar("Document", bound="AnyDocument")
@@ -62,17 +63,23 @@ class OutputOptions(NamedTuple):
 
     def name(self, metadata: StudyFileMetadata) -> StudyFileMetadata:
         """Return the metadata with the title of the options, if given, and their tags in addition."""
+        import msgspec
+
         tags = tuple(dict.fromkeys((*metadata.tags, *self.tags)))
         return msgspec.structs.replace(metadata, title=self.title or metadata.title, tags=tags)
 
 
 def parse_columns(text: str | None) -> list[Metric] | None:
     """Return the metrics of `--columns`; None without that option."""
+    from polybench.schema.metrics import select_metrics
+
     return select_metrics(split_names(text)) if text else None
 
 
 def repeats_warnings_of(options: OutputOptions) -> bool:
     """Return True if the printed result contains the warnings, for people."""
+    from polybench.render import FORMATS
+
     return options.output is None and FORMATS.find(options.format).for_humans
 
 
@@ -185,6 +192,8 @@ Rows = list[dict[str, Any]]
 
 def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
     """Print rows as one JSON array, or as the text that `table` returns."""
+    import msgspec
+
     echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
 
 
@@ -209,6 +218,8 @@ _MIN_WIDTH = 40
 
 def width(output: Path | None) -> int:
     """Return the characters per line of results: the terminal's, or WIDTH for a file or pipe."""
+    from polybench.render import WIDTH
+
     return WIDTH if output is not None else terminal_width() or WIDTH
 
 
@@ -216,6 +227,8 @@ def terminal_width() -> int | None:
     """Return the characters per line of the terminal; None for a pipe or file."""
     if not sys.stdout.isatty():
         return None
+    from polybench.render import WIDTH
+
     return max(_MIN_WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 

@@ -27,10 +27,7 @@ def overhead(
     resume: Resume = False,
     format: TableFormat = "table",
 ) -> None:
-    """Fit the fixed cost of a step and the cost per input over batch sizes; --budget covers all of them.
-
-    Example: polybench overhead --engines torch,torch+compile,tf --processes 3
-    """
+    """Example: polybench overhead --engines torch,torch+compile,tf --processes 3"""
     from polybench.planning.grid import BATCH_SIZES
     from polybench.runner.checkpoint import SweepSpec
 

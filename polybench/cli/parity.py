@@ -10,8 +10,5 @@ from polybench.schema.options import Study
 
 @with_options(*WORKLOAD, "parity_steps", "timeout", "strict", "output", "anonymous", "quiet", "verbose")
 def parity(study: Study, options: OutputOptions, strict: bool, format: TableFormat = "table") -> None:
-    """Check the training, or the forward pass, of each engine against the float64 reference, tensor by tensor.
-
-    Example: polybench parity --engines torch,tf --data cifar10
-    """
+    """Example: polybench parity --engines torch,tf --data cifar10"""
     execute(study, options._replace(save=False, format=format), strict=strict, parity_only=True)

@@ -41,9 +41,7 @@ def peak(
     ] = False,
     format: TableFormat = "table",
 ) -> None:
-    """Measure the peak throughput of this machine: matrix products, the network's convolutions, and memory.
-
-    The results are cached, except those of --quick: `compare` and `layers` then show which part of the peak they
+    """The results are cached, except those of --quick: `compare` and `layers` then show which part of the peak they
     reach (% of peak).
 
     Example: polybench peak --engines torch,tf --threads 2

@@ -41,9 +41,7 @@ def plot(
     ] = None,
     prices: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw a figure of a saved study, sweep, overhead or another document.
-
-    For a study, the figure `layers` uses saved layers with the same settings. With --price, costs are the saved
+    """For a study, the figure `layers` uses saved layers with the same settings. With --price, costs are the saved
     times multiplied by these prices.
 
     Example: polybench plot last --figure step_times -o step_times.svg

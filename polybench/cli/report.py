@@ -48,9 +48,7 @@ def report(
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Write an HTML report of saved studies: tables, figures, explanations, parity checks and plain scripts.
-
-    The report is one file that needs no network. It includes saved layers and explanations of a study, and
+    """The report is one file that needs no network. It includes saved layers and explanations of a study, and
     the curves, best configurations and table of a sweep, or the fits of an overhead. With --price, costs are the
     saved times multiplied by these prices.
 

@@ -59,9 +59,7 @@ def run(
     on: TargetOption = None,
     upload: UploadOption = False,
 ) -> None:
-    """Run a study file or repeat a saved study; options override the study's own settings.
-
-    A file with a [sweep] table is measured at every combination of its values.
+    """A file with a [sweep] table is measured at every combination of its values.
 
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
@@ -172,9 +170,7 @@ def resume(
         bool, typer.Option("--discard", help="Delete the checkpoint instead of resuming; results that are saved stay.")
     ] = False,
 ) -> None:
-    """Resume an interrupted study or sweep; finished measurements are not repeated.
-
-    A run resumes only on the same machine, with the same versions and data. `polybench list` shows what can
+    """A run resumes only on the same machine, with the same versions and data. `polybench list` shows what can
     be resumed.
 
     Example: polybench resume last

@@ -16,7 +16,7 @@ from polybench.errors import BadInput, EngineUnavailable
 if TYPE_CHECKING:
     from polybench.engines.flux.julia.discovery import Julia
 
-app = typer.Typer(help="Install what an engine needs in addition to its Python package.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

@@ -40,9 +40,7 @@ def show(
         list[str] | None, typer.Option("--tag", metavar="TAG", help="With `last`: newest tag like ci; repeatable.")
     ] = None,
 ) -> None:
-    """Print a saved study in any format, or another saved document in the formats of its command.
-
-    With --price, costs are the saved times multiplied by these prices.
+    """With --price, costs are the saved times multiplied by these prices.
 
     Example: polybench show last --format markdown
     """

@@ -91,10 +91,7 @@ def sweep(
     resume: Resume = False,
     format: TableFormat = "table",
 ) -> None:
-    """Measure every combination of the given values as a study; --budget covers all of them together.
-
-    Example: polybench sweep --engines torch,tf --batch-size 1,8,32,128 --processes 3
-    """
+    """Example: polybench sweep --engines torch,tf --batch-size 1,8,32,128 --processes 3"""
     from polybench.planning.grid import MODEL_NAME_AXES
     from polybench.runner.checkpoint import SweepSpec
 

@@ -11,7 +11,7 @@ from polybench.cli.options import TableFormat, with_options
 from polybench.cli.output import OutputOptions, check_writable, width, write
 from polybench.render import render
 
-app = typer.Typer(help="Compare recorded trainings: find where two of them part, and why.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command(name="diff")

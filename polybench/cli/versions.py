@@ -88,9 +88,7 @@ def versions(
         ),
     ] = None,
 ) -> None:
-    """Compare two releases of a package, or two commits of a checkout, side by side.
-
-    Installs each into an environment of its own, and measures both in turns, so that drift of the machine cancels.
+    """Installs each into an environment of its own, and measures both in turns, so that drift of the machine cancels.
 
     With --since-last, the base is the newest version that an earlier call with the same settings measured without
     meeting --fail-if; at first, it is the version before the newest. Nothing is measured until there is a newer one.

@@ -77,10 +77,11 @@ def test_help_has_panels(arguments: list[str], panels: dict[str, list[str]], run
 
 def test_every_command_has_help(run: Run) -> None:
     assert run("--version").stdout.startswith("polybench 0.")
-    for command in typer.main.get_command(cli.app).commands:
-        result = run(command, "--help")
+    for name, command in typer.main.get_command(cli.app).commands.items():
+        result = run(name, "--help")
         assert result.returncode == 0
         assert "Usage" in result.stdout
+        assert command.help in " ".join(result.stdout.split())
 
 
 def test_compare_prints_a_table_and_saves_the_study(program: Run, run: Run, tmp_path: Path) -> None:
@@ -170,8 +171,9 @@ def test_a_bug_has_a_traceback() -> None:
     code = """if True:
         import sys
         from polybench import cli
+        from polybench.cli import columns
         def print_table(*_): raise RuntimeError("a bug\x1b")
-        sys.modules["polybench.cli.columns"].print_table = print_table
+        columns.print_table = print_table
         sys.argv = ["polybench", "columns"]
         cli.main()"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

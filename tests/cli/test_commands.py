@@ -17,15 +17,16 @@ from tests.commands import printed
 ROOT = Path(__file__).parents[2]
 
 
-def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
+def commands(group: dict[str, Any], *names: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.items():
         if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
+            yield from commands(command.commands, *names, name)
         else:
             yield " ".join((*names, name)), command
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+LISTED = typer.main.get_command(app).commands
+COMMANDS = dict(commands({name: listed.load() for name, listed in LISTED.items()}))
 PAGES = " ".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
 TESTS = " ".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
 

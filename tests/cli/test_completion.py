@@ -32,6 +32,8 @@ def completed(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        ("polybench com", ["compare"]),
+        ("polybench trace d", ["diff"]),
         ("polybench compare --engines to", ["torch"]),
         ("polybench compare --engines torch", ["torch", *(f"torch+{name}" for name in ENGINES["torch"].variants)]),
         ("polybench compare --engines torch,t", ["torch,tf"]),
