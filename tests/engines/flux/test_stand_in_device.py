@@ -14,6 +14,7 @@ MODULE = "tests.engines.flux.stand_in_device"
 OWN_PROCESS = {"POLYBENCH_TEST_STAND_IN": "1"}  # the fake CUDA.jl stays in its process
 
 
+@pytest.mark.wide  # compiles a step for another type of array
 @pytest.mark.cuda_level("flux", "computed on a stand-in")
 @in_process_of("flux", **OWN_PROCESS)
 def test_weights_and_batches_are_on_the_device(fixture: EngineFixture) -> None:
