@@ -114,6 +114,7 @@ INTERVALS: dict[str, Callable[..., Interval]] = {
     "hierarchical": hierarchical_bootstrap,
 }
 UNPAIRED = "unpaired t"
+OF_MEANS = "t of the ratio of means"
 
 
 class Candidate(NamedTuple):
@@ -130,6 +131,8 @@ class Candidate(NamedTuple):
         over = OVER_ROUNDS[self.over_rounds]
         if self.interval == UNPAIRED:
             return _unpaired(over(np.log(one)), over(np.log(two)))
+        if self.interval == OF_MEANS:
+            return _ratio_of_means(over(one), over(two))
         rounds = np.log(one / two) if self.logarithm else one / two
         pairs = over(rounds)
         low, high = INTERVALS[self.interval](pairs, rng, rounds, over)
@@ -150,13 +153,21 @@ def _unpaired(one: Array, two: Array) -> tuple[Array, Interval]:
     return np.exp(value), (np.exp(value - half), np.exp(value + half))
 
 
-PRODUCT = Candidate("median", "median", "t", True)
+def _ratio_of_means(one: Array, two: Array) -> tuple[Array, Interval]:
+    """Student's t over pairs of processes, of their deviations relative to both means."""
+    means = one.mean(axis=1, keepdims=True), two.mean(axis=1, keepdims=True)
+    value = (means[0] / means[1])[:, 0]
+    low, high = student(one / means[0] - two / means[1])
+    return value, (value * np.exp(low), value * np.exp(high))
+
+
+PRODUCT = Candidate("mean", "mean", OF_MEANS, True)
 """The estimator of polybench.stats.statistics.ratio."""
 
 
 def candidates(every: bool) -> Iterator[Candidate]:
     """Candidates that differ from the product in one element, and all levels with both reductions over rounds."""
-    logarithms = [(interval, True) for interval in (*INTERVALS, UNPAIRED)] + [
+    logarithms = [(interval, True) for interval in (*INTERVALS, UNPAIRED, OF_MEANS)] + [
         (interval, False) for interval in INTERVALS
     ]
     for over, level in itertools.product(OVER_ROUNDS, LEVELS):

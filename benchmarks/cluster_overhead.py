@@ -59,7 +59,7 @@ def main() -> None:
             ways = [(), ("--on", "local")]
             found = {way: measured(options.engine, folder, *way) for way in ways[:: 1 if number % 2 else -1]}
             (plain, plain_seconds), (local, local_seconds) = found[()], found["--on", "local"]
-            steps = [one.results[0].median_step_seconds for one in (local, plain)]
+            steps = [one.results[0].step_seconds for one in (local, plain)]
             ratios.append(math.log(steps[0] / steps[1]))
             longer.append(local_seconds - plain_seconds)
             print(f"pair {number + 1}: {steps[0] / steps[1]:.4f}, {longer[-1]:+.2f} s", file=sys.stderr)

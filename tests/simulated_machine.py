@@ -6,7 +6,7 @@ real runner, timing loop and statistics make the document of a study, which `mea
     machine = Machine(seed=1, bursts=0.1)
     slow = Script(0.020, pause_interval=40, pause_seconds=0.096)
     document = machine.measure({"torch": Script(0.020), "tf": slow}, processes=5)
-    low, high = document.result("tf/cpu").mean_step_time.ci95
+    low, high = document.result("tf/cpu").step_time.ci95
     assert low <= machine.mean_seconds(slow) <= high
 
 Engines are names of the table of engines, which are never loaded: a name is repeated with `#2`, as in a table
@@ -143,7 +143,7 @@ class Machine:
         return script.step_seconds(batch_size) * slow * _median_of_steps(self.tail)
 
     def mean_seconds(self, script: Script, batch_size: int = 128) -> float:
-        """Return the mean of all steps in quiet rounds, with every pause: what `mean_step_time` estimates."""
+        """Return the mean of all steps in quiet rounds, with every pause: what `step_time.mean` estimates."""
         variance = self.process**2 + self.round**2 + self.study**2 + self.shared_study**2
         slow = 1 + self.slow_processes * (_SLOW_FACTOR - 1)
         steps = (1 + _OUTLIER_SHARE * (_OUTLIER_FACTOR - 1)) / (1 - self.tail)

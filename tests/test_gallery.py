@@ -26,10 +26,10 @@ def test_derived_values_are_those_of_the_step_times(study: StudyDocument) -> Non
             derived.cost,
             derived.break_even_steps,
         )
-        if saved.mean_step_time:
+        if saved.step_time:
             seconds, interval = mean_step(unaffected_step_times(saved))
-            assert saved.mean_step_time.seconds == pytest.approx(seconds)
-            assert saved.mean_step_time.ci95 == pytest.approx(interval)
+            assert saved.step_time.mean == pytest.approx(seconds)
+            assert saved.step_time.ci95 == pytest.approx(interval)
             if not saved.trainings:
                 assert saved.epoch_seconds is not None
                 steps = saved.epoch_seconds / seconds

@@ -1,7 +1,7 @@
 """
-Reads and writes polybench's saved studies (`polybench.study/2`, `docs/output.md`).
+Reads and writes polybench's saved studies (`polybench.study/3`, `docs/output.md`).
 """
-const SCHEMA = "polybench.study/2"
+const SCHEMA = "polybench.study/3"
 
 """
 A saved study. `study["torch/cpu"]` is the trial of a configuration, `keys(study)` lists their names, and `study.document` is the
@@ -92,7 +92,7 @@ function rows(study::Study)
     measured = [result["configuration"] for result in study.document["results"] if field(result, "step_times") !== nothing]
     return map(measured) do configuration
         trial = study[configuration]
-        step, gc = median(trial), mean(gc_times(trial))
+        step, gc = mean(trial), mean(gc_times(trial))
         return (; configuration, time = step.time, gctime = NANOSECONDS * gc, step.memory, step.allocs)
     end
 end
@@ -106,7 +106,7 @@ function Base.show(io::IO, ::MIME"text/plain", study::Study)
     print(io, ", batch ", settings["batch_size"], ", ", settings["threads"], " threads")
     for result in study.document["results"]
         times = field(result, "step_time")
-        text = times === nothing ? "$(result["status"]): $(result["reason"])" : format_seconds(times["median"])
+        text = times === nothing ? "$(result["status"]): $(result["reason"])" : format_seconds(times["mean"])
         print(io, "\n  ", rpad(result["configuration"], 24), text)
     end
     return nothing
@@ -298,8 +298,7 @@ function physical_cores()
 end
 
 function study_result(metadata, trial)
-    times, typical = step_times(trial), typical_seconds(trial)
-    mean_step = mean(times)
+    times, mean_step = step_times(trial), mean(map(mean, trial.rounds))
     info = metadata.build_info
     build = (; info.blas, info.cpu, info.julia_threads, info.blas_threads, info.gc_threads)
     versions = (; info.julia, info.flux, info.nnlib, info.zygote, info.optimisers, build)
@@ -314,12 +313,11 @@ function study_result(metadata, trial)
         ),
         status = "ok", versions,
         step_time = (;
-            median = typical, mean = mean(times), min = minimum(times), p05 = has_steps ? quantile(times, 0.05) : nothing,
+            mean = mean_step, ci95 = nothing, median = typical_seconds(trial), min = minimum(times), p05 = has_steps ? quantile(times, 0.05) : nothing,
             p95 = has_steps ? quantile(times, 0.95) : nothing, std = has_steps && length(times) > 1 ? std(times) : nothing,
-            n = length(times), ci95 = nothing,
+            n = length(times),
         ),
-        mean_step_time = (; seconds = mean_step, ci95 = nothing),
-        items_per_second = metadata.work.batch_size / typical,
+        items_per_second = metadata.work.batch_size / mean_step,
         epoch_seconds = metadata.work.steps_per_epoch === nothing ? nothing : metadata.work.steps_per_epoch * mean_step,
         allocations = (; host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, counter...)),
         gc = (; seconds_per_step = mean(gc_times(trial)), full_collections = nothing),
@@ -327,8 +325,7 @@ function study_result(metadata, trial)
         parity = (; status = "skipped", reason = "measured from Julia; run `polybench parity --engines flux`"),
         losses = trial.losses,
         vs_baseline = (;
-            baseline = configuration(metadata), speedup = 1.0, ci95 = nothing, scope = "single_process", mean_speedup = 1.0,
-            mean_ci95 = nothing,
+            baseline = configuration(metadata), speedup = 1.0, ci95 = nothing, scope = "single_process", typical_speedup = 1.0,
         ),
         step_times = (; resolution = trial.resolution, steps_per_value = has_steps ? 1 : metadata.steps, values = [trial.rounds]),
     )

@@ -80,7 +80,7 @@ function layers(
         end
         rows = map(unique(first.(operations))) do layer
             of_layer = findall(operation -> first(operation) == layer, operations)
-            LayerTime(layer, Dict(operations[index][2].name => median(times[index]) for index in of_layer))
+            LayerTime(layer, Dict(operations[index][2].name => mean(times[index]) for index in of_layer))
         end
         LayerTimes("$title, $(describe_process(malloc))", rows)
     end

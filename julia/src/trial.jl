@@ -69,7 +69,7 @@ end
 """
     median(trial)
 
-A typical step: the geometric mean of the rounds' medians, as in polybench's table. Returns an `Estimate`, whose `time` and `gctime`
+A typical step: the geometric mean of the rounds' medians, as in the column `typical_step_time`. Returns an `Estimate`, whose `time` and `gctime`
 are nanoseconds.
 
 ```jldoctest
@@ -90,7 +90,7 @@ typical_seconds(trial::Trial) = geometric_mean(map(median, trial.rounds))
 """
     mean(trial)
 
-The mean of all step times, as an `Estimate`. It includes collections that occur in few steps, which the median may miss.
+The mean of all step times, as in polybench's table, as an `Estimate`. It includes collections that occur in few steps, which the median may miss.
 
 ```jldoctest
 julia> using Flux, PolyBench

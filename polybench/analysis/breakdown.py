@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean
 from typing import Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from polybench.schema.analyses import Breakdown, Component
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.result import Interval, Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import mean_step, process_log_medians, student_interval
+from polybench.stats.statistics import process_means, student_interval
 
 Rounds = Sequence[Sequence[float]]
 """Seconds as [process][round]."""
@@ -29,42 +29,26 @@ GARBAGE_COLLECTION, DATA_WAIT = "garbage collection", "waiting for data"
 _UNATTRIBUTED = "unattributed"
 
 
-Whole = Literal["typical step", "mean step"]
+def step_time_difference(baseline: Result, other: Result) -> tuple[float, Interval | None]:
+    """Return by how many seconds the step of `other` is longer, with an interval over process pairs.
 
-
-def step_time_difference(
-    baseline: Result, other: Result, whole: Whole = "typical step"
-) -> tuple[float, Interval | None]:
-    """Return by how many seconds this step of `other` is longer, with an interval over process pairs.
-
-    The interval is centered on this difference. The mean difference of the pairs differs slightly from it.
+    The interval is centered on this difference. The mean difference of the pairs differs slightly from it, if one
+    configuration has more processes.
     """
-    levels = zip(_process_levels(other, whole), _process_levels(baseline, whole), strict=False)
+    levels = zip(*(process_means(unaffected_step_times(one)) for one in (other, baseline)), strict=False)
     differences = [level - baseline_level for level, baseline_level in levels]
-    seconds = _seconds(other, whole) - _seconds(baseline, whole)
+    seconds = other.step_seconds - baseline.step_seconds
     interval = student_interval(differences)
     return seconds, _shifted(interval, seconds - fmean(differences)) if interval else None
-
-
-def _seconds(result: Result, whole: Whole) -> float:
-    return result.mean_step_seconds if whole == "mean step" else result.median_step_seconds
-
-
-def _process_levels(result: Result, whole: Whole) -> list[float]:
-    step_times = unaffected_step_times(result)
-    if whole == "typical step":
-        return [math.exp(level) for level in process_log_medians(step_times)]
-    return [fmean(second for one_round in process for second in one_round) for process in step_times if any(process)]
 
 
 def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -> Breakdown | None:
     """Break down the difference by the operations of a step; None if one configuration has no layer times.
 
     Layer times exclude garbage collection. Its component comes from this study, whose steps are normal training
-    steps. It is a mean over all steps, like the wait for data, so the whole is then the mean step. Two components are
-    unattributed: time between operations, and the difference between this study's steps and those of the layers
-    document. Both are known for each configuration, so the components of a configuration add up to its step time as
-    well.
+    steps. Two components are unattributed: time between operations, and the difference between this study's steps and
+    those of the layers document. Both are known for each configuration, so the components of a configuration add up to
+    its step time as well.
     """
     layers = document.configuration(other.configuration)
     baseline_layers = document.configuration(baseline.configuration)
@@ -77,12 +61,10 @@ def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -
     collection = _component(GARBAGE_COLLECTION, other.gc.seconds_per_step, baseline.gc.seconds_per_step)
     waiting = _component(DATA_WAIT, data_wait_seconds(other), data_wait_seconds(baseline))
     components += [one for one in (collection, waiting) if (one.seconds, one.baseline_seconds) != (None, None)]
-    whole: Whole = "typical step"
-    if any(one.seconds or one.baseline_seconds for one in (collection, waiting)):
-        whole = "mean step"
-    difference, _ = step_time_difference(baseline, other, whole)
-    seconds, baseline_seconds = _seconds(other, whole), _seconds(baseline, whole)
-    step, baseline_step = _layers_step(layers, whole), _layers_step(baseline_layers, whole)
+    seconds, baseline_seconds = other.step_seconds, baseline.step_seconds
+    step, baseline_step = layers.step_seconds, baseline_layers.step_seconds
+    assert step is not None  # it has rows
+    assert baseline_step is not None
     in_step = [one for one in components if one is not waiting]
     attributed = sum(one.difference_seconds for one in in_step)
     between_operations = Component(
@@ -91,20 +73,17 @@ def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -
         difference_seconds=step - baseline_step - attributed,
         seconds=step - sum(one.seconds or 0.0 for one in in_step),
         baseline_seconds=baseline_step - sum(one.baseline_seconds or 0.0 for one in in_step),
-        ci95=_shifted(
-            _interval(_unattributed(layers, whole), _unattributed(baseline_layers, whole)),
-            -collection.difference_seconds,
-        ),
+        ci95=_shifted(_interval(_unattributed(layers), _unattributed(baseline_layers)), -collection.difference_seconds),
     )
     between_measurements = Component(
         name=MEASUREMENT_DIFFERENCE,
         kind=_UNATTRIBUTED,
-        difference_seconds=difference - (step - baseline_step) - waiting.difference_seconds,
+        difference_seconds=seconds - baseline_seconds - (step - baseline_step) - waiting.difference_seconds,
         seconds=seconds - step - (waiting.seconds or 0.0),
         baseline_seconds=baseline_seconds - baseline_step - (waiting.baseline_seconds or 0.0),
     )
     unattributed = [between_operations, between_measurements]
-    return _breakdown("layers", whole, (seconds, baseline_seconds), components, unattributed, [document.id])
+    return _breakdown("layers", (seconds, baseline_seconds), components, unattributed, [document.id])
 
 
 def batch_size_breakdown(baseline: Result, other: Result, studies: Mapping[int, StudyDocument]) -> Breakdown | None:
@@ -126,14 +105,14 @@ def batch_size_breakdown(baseline: Result, other: Result, studies: Mapping[int, 
         _component(FIXED_COST, fit.overhead_seconds, baseline_fit.overhead_seconds),
         _component(f"the {input_kind}s", *(items * (one.seconds_per_item or 0.0) for one in (fit, baseline_fit))),
     ]
-    seconds = other.median_step_seconds, baseline.median_step_seconds
+    seconds = other.step_seconds, baseline.step_seconds
     deviation = Component(
         name=FIT_DEVIATION,
         kind=_UNATTRIBUTED,
         difference_seconds=seconds[0] - seconds[1] - sum(one.difference_seconds for one in components),
     )
     sources = [study.id for study in both.values()]
-    return _breakdown("batch size", "typical step", seconds, components, [deviation], sources)
+    return _breakdown("batch size", seconds, components, [deviation], sources)
 
 
 def startup_breakdown(baseline: Result, other: Result) -> Breakdown | None:
@@ -148,12 +127,11 @@ def startup_breakdown(baseline: Result, other: Result) -> Breakdown | None:
         _component(name, getattr(startup, field), getattr(baseline_startup, field)) for name, field in fields.items()
     ]
     seconds = startup.cold_start_seconds, baseline_startup.cold_start_seconds
-    return _breakdown("start", "cold start", seconds, components, [], [])
+    return _breakdown("start", seconds, components, [], [])
 
 
 def _breakdown(
     kind: Literal["layers", "batch size", "start"],
-    whole: Whole | Literal["cold start"],
     both_seconds: tuple[float, float],
     components: Iterable[Component],
     unattributed: list[Component],
@@ -163,7 +141,6 @@ def _breakdown(
     direction = math.copysign(1.0, seconds - baseline_seconds)
     return Breakdown(
         kind=kind,
-        whole=whole,
         difference_seconds=seconds - baseline_seconds,
         seconds=seconds,
         baseline_seconds=baseline_seconds,
@@ -202,20 +179,12 @@ def data_wait_seconds(result: Result) -> float | None:
     return result.pipeline.data_wait_seconds_per_step if result.pipeline else None
 
 
-def _layers_step(layers: ConfigurationLayers, whole: Whole) -> float:
-    """Return the step next to which the layers were timed."""
-    assert layers.step_seconds is not None
-    assert layers.step_times is not None
-    return mean_step(layers.step_times.values)[0] if whole == "mean step" else layers.step_seconds
-
-
-def _unattributed(layers: ConfigurationLayers, whole: Whole) -> Rounds:
+def _unattributed(layers: ConfigurationLayers) -> Rounds:
     """Subtract the operations from the whole step, which includes garbage collection, in each round."""
     assert layers.step_times is not None
-    level = fmean if whole == "mean step" else median
     operations = zip(*(row.seconds for row in layers.rows), strict=False)
     return [
-        [level(steps) - sum(seconds) for steps, seconds in zip(rounds, zip(*of_process, strict=False), strict=False)]
+        [fmean(steps) - sum(seconds) for steps, seconds in zip(rounds, zip(*of_process, strict=False), strict=False)]
         for rounds, of_process in zip(layers.step_times.values, operations, strict=False)
     ]
 

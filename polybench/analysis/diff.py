@@ -18,7 +18,7 @@ from polybench.schema.options import RENAME
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange, combine, difference_of_shifts, log_ratio_change
-from polybench.stats.statistics import process_log_medians, q_values
+from polybench.stats.statistics import process_log_means, process_means, q_values
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.summaries import StudySummary
 
@@ -119,7 +119,7 @@ def _candidate(
 ) -> _Compared:
     if result_b is None:
         return _Compared(_row(result_a, "only in A"))
-    seconds = tuple(one.step_time.median if one.step_time else None for one in (result_a, result_b))
+    seconds = tuple(one.step_time.mean if one.step_time else None for one in (result_a, result_b))
     different = next(work_differences(a, b, result_a, result_b), None)
     reason = different or machine or _inconclusive(result_a, result_b)
     row = _row(result_a, reason, step_seconds=seconds, changed=result_changes(result_a, result_b))
@@ -127,7 +127,7 @@ def _candidate(
         return _Compared(row)
     row = msgspec.structs.replace(row, verdict="inconclusive")
     step_times = unaffected_step_times(result_a), unaffected_step_times(result_b)
-    one, two = map(process_log_medians, step_times)
+    one, two = map(process_log_means, step_times)
     row = msgspec.structs.replace(row, ratio=math.exp(fmean(one) - fmean(two)))
     return _Compared(row, log_ratio_change(*step_times))
 
@@ -156,7 +156,7 @@ def work_differences(a: StudyDocument, b: StudyDocument, result_a: Result, resul
 
 def _inconclusive(result_a: Result, result_b: Result) -> str | None:
     for result, study in ((result_a, "A"), (result_b, "B")):
-        if len(process_log_medians(unaffected_step_times(result))) < 2:
+        if len(process_means(unaffected_step_times(result))) < 2:
             return f"only one process in {study}, and another one may differ; use --processes 5"
         if (reason := inconclusive_reason(result)) is not None:
             return f"{reason} in {study}"

@@ -23,6 +23,8 @@ _NOTABLE = 0.05
 """Fraction of a difference below which a component has no statement."""
 _NEGLIGIBLE = 0.01
 """Fraction of a difference below which the sum of an operation is left out."""
+_NOTABLE_COLLECTION = 0.02
+"""Fraction of a step; the default tolerance."""
 _MAX_COMPONENTS = 3
 """Number of statements about components in the direction of the difference; one more is about an offset."""
 
@@ -45,11 +47,12 @@ def pair_statements(
             yield Statement(text=f"{result.configuration} is for teaching only: {result.caveat}.", evidence="step_time")
     layers = pair.breakdown("layers")
     if layers is not None:
-        yield from _layers(pair, layers)
+        yield from _layers(layers)
     yield from (_without_layers(result) for result in (other, baseline) if not has_layers(result))
     batch_size = pair.breakdown("batch size")
     if batch_size is not None:
         yield _batch_size(batch_size, other.workload.batch_size)
+    yield from (_collector(result) for result in (other, baseline) if _collects(result))
     yield from _data_wait(baseline, other)
     yield from _page_faults(baseline, other)
     startup = pair.breakdown("start")
@@ -68,15 +71,8 @@ def _difference(pair: ExplainedComparison) -> Statement:
     )
 
 
-def _layers(pair: ExplainedComparison, breakdown: Breakdown) -> Iterator[Statement]:
+def _layers(breakdown: Breakdown) -> Iterator[Statement]:
     source, difference = f"layers {breakdown.sources[0]}", breakdown.difference_seconds
-    if breakdown.whole == "mean step":
-        yield Statement(
-            text=f"The mean step, with everything in it, is {units.format_seconds(abs(difference))}"
-            f" {_longer(difference)}: {_both(breakdown)}. The following components add up to that.",
-            evidence="mean_step_time",
-            seconds=difference,
-        )
     notable = [one for one in breakdown.components if abs(one.difference_seconds) >= _NOTABLE * abs(difference)]
     causes = [one for one in notable if _same_direction(one, breakdown)][:_MAX_COMPONENTS]
     for number, component in enumerate(causes):
@@ -86,12 +82,6 @@ def _layers(pair: ExplainedComparison, breakdown: Breakdown) -> Iterator[Stateme
         yield _component(subject, component, source)
     offsets = [one for one in notable if not _same_direction(one, breakdown)][-1:]
     yield from (_component("The largest offset", one, source) for one in offsets)
-    reported = [*causes, *offsets]
-    yield from (
-        _garbage_collection(pair, one)
-        for one in breakdown.components
-        if one.kind == GARBAGE_COLLECTION and one not in reported
-    )
     yield from _sums(breakdown, source)
     yield _unattributed(breakdown, source)
 
@@ -121,19 +111,24 @@ def _sums(breakdown: Breakdown, source: str) -> Iterator[Statement]:
         yield Statement(text=f"Sums by operation: {', '.join(texts)}.", evidence=source)
 
 
-def _garbage_collection(pair: ExplainedComparison, component: Component) -> Statement:
-    shares = [
-        f"{units.format_seconds(seconds)} of {configuration}'s step"
-        for configuration, seconds in (
-            (pair.configuration, component.seconds),
-            (pair.baseline, component.baseline_seconds),
-        )
-        if seconds is not None
-    ]
+def _collects(result: Result) -> bool:
+    """Return True if the collector takes a notable part of a step, and a typical step is without it."""
+    assert result.step_time is not None
+    return (
+        result.gc.seconds_per_step is not None
+        and min(result.gc.seconds_per_step, result.step_time.mean - result.step_time.median)
+        > _NOTABLE_COLLECTION * result.step_time.mean
+    )
+
+
+def _collector(result: Result) -> Statement:
+    assert result.step_time is not None
+    seconds, step = result.gc.seconds_per_step or 0.0, result.step_time
     return Statement(
-        text=f"Garbage collection takes {' and '.join(shares)}.",
+        text=f"{result.configuration} collects garbage for {units.format_seconds(seconds)} of"
+        f" {units.format_seconds(step.mean)}; a step without it takes {units.format_seconds(step.median)}.",
         evidence="gc_time",
-        seconds=component.difference_seconds,
+        seconds=seconds,
     )
 
 
@@ -200,7 +195,7 @@ def _page_faults(baseline: Result, other: Result) -> Iterator[Statement]:
         fraction = page_fault_fraction(result.interference)
         if fraction is None:
             return
-        costs.append(fraction * result.median_step_seconds)
+        costs.append(fraction * result.step_seconds)
     seconds, baseline_seconds = costs
     yield Statement(
         text=f"Page faults take at most {units.format_seconds(seconds)} of {other.configuration}'s step and"

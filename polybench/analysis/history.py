@@ -84,9 +84,9 @@ def _point(study: StudyDocument, result: Result) -> _Measured:
     point = Point(
         study=study.id,
         created=study.created,
-        step_seconds=seconds.median,
+        step_seconds=seconds.mean,
         ci95=seconds.ci95 if level else None,
-        segment_level=seconds.median,
+        segment_level=seconds.mean,
         inconclusive_reason=inconclusive_reason(result),
         versions=versions,
         title=study.title,

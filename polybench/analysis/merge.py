@@ -169,7 +169,7 @@ def _machine_result(
         **status_fields(result),
         machine=machine.name,
         parity=result.parity.status,
-        step_seconds=None if step is None else step.median,
+        step_seconds=None if step is None else step.mean,
         ci95=None if step is None else step.ci95,
         items_per_second=result.items_per_second,
         epoch_seconds=result.epoch_seconds,
@@ -177,11 +177,8 @@ def _machine_result(
     if baseline is None or not result.is_ranked:
         return row
     side_by_side = machine is baseline.machine
-    shifts, shifts_of_means = (
-        difference_of_shifts(
-            *(repetitions.spread(side.machine.name, device=side.result.device, means=means) for side in (baseline, one))
-        )
-        for means in (False, True)
+    shifts = difference_of_shifts(
+        *(repetitions.spread(side.machine.name, device=side.result.device) for side in (baseline, one))
     )
     if side_by_side:
         found = compare_results(baseline.result, result)
@@ -194,7 +191,7 @@ def _machine_result(
     baseline_dollars = dollars_per_epoch(baseline.result, baseline.machine.prices)
     if row.dollars_per_epoch is not None:
         cost = compare_costs(
-            baseline.result, result, baseline_dollars, row.dollars_per_epoch, None if side_by_side else shifts_of_means
+            baseline.result, result, baseline_dollars, row.dollars_per_epoch, None if side_by_side else shifts
         )
         row.relative_cost, row.relative_cost_ci95 = cost.relative, cost.ci95
     return row

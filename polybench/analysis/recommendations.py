@@ -39,7 +39,7 @@ def find_recommendations(
     """
     if not result.is_for_production:
         return
-    before = result.median_step_seconds
+    before = result.step_seconds
     variants = [
         other
         for other in study.results
@@ -52,7 +52,7 @@ def find_recommendations(
     for other, found in zip(variants, compared, strict=True):
         if found is not None and _is_faster(found, study.settings.tolerance):
             change = f"{result.configuration} as {other.configuration}"
-            yield _recommendation(change, "per step", before, other.median_step_seconds, study.id)
+            yield _recommendation(change, "per step", before, other.step_seconds, study.id)
     variations = [
         (axis, one)
         for axis in get_args(Axis)

@@ -77,7 +77,7 @@ def _same_step_time(layers: ConfigurationLayers, result: Result) -> bool:
     if layers.step_seconds is None or result.step_time is None:
         return False
     waiting = (result.pipeline and result.pipeline.data_wait_seconds_per_step) or 0.0
-    return abs(layers.step_seconds / (result.step_time.median - waiting) - 1) <= _MAX_DIFFERENCE
+    return abs(layers.step_seconds / (result.step_time.mean - waiting) - 1) <= _MAX_DIFFERENCE
 
 
 def _differ_only_in(study: StudyDocument, other: StudyDocument, axis: Axis) -> bool:

@@ -12,7 +12,7 @@ from polybench.schema.analyses import StudySpread
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.between_studies import Repetition, estimate_spread
 from polybench.stats.statistics import student_quantile
-from polybench.storage.summaries import StepLevel, StudySummary, summarize_document
+from polybench.storage.summaries import MeasuredStep, StudySummary, summarize_document
 
 MAX_STUDIES = 100
 """Number of the newest studies of a machine that are used."""
@@ -39,20 +39,12 @@ class Repetitions:
 
     @functools.cache  # noqa: B019  # rows share it
     def spread(
-        self,
-        name: str,
-        *,
-        device: str,
-        without: tuple[str, str | None] | None = None,
-        of_own_shifts: bool = False,
-        means: bool = False,
+        self, name: str, *, device: str, without: tuple[str, str | None] | None = None, of_own_shifts: bool = False
     ) -> StudySpread:
         """Return the spread on the machine of a compared document, `without` one of them, or an engine in it."""
         studies = [one for one in self._studies if one.machine == self._machines[name]][-MAX_STUDIES:]
         found = [
-            Repetition(
-                study.id, one.step.group, *_level(one.step.mean if means else one.step.typical, one.step.processes)
-            )
+            Repetition(study.id, one.step.group, *_level(one.step))
             for study in studies
             for one in study.configurations
             if one.step and one.device == device and without not in ((study.id, None), (study.id, one.engine))
@@ -60,8 +52,7 @@ class Repetitions:
         return estimate_spread(found, of_own_shifts=of_own_shifts)
 
 
-def _level(step: StepLevel, processes: int) -> tuple[float, float]:
+def _level(step: MeasuredStep) -> tuple[float, float]:
     """Return the log of a step time, and the variance of the mean over processes."""
-    seconds, interval = step
-    low, high = interval or (seconds, seconds)
-    return math.log(seconds), (math.log(high / low) / 2 / student_quantile(processes - 1)) ** 2
+    low, high = step.ci95 or (step.seconds, step.seconds)
+    return math.log(step.seconds), (math.log(high / low) / 2 / student_quantile(step.processes - 1)) ** 2

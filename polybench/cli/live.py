@@ -163,7 +163,7 @@ def _table(configurations: Sequence[ConfigurationProgress]) -> Table:
         table.add_column(title, justify="left" if title in ("engine", "parity") else "right", no_wrap=True)
     for configuration in configurations:
         parity, style = _PARITY[configuration.parity]
-        status, seconds = configuration.status, configuration.median_step_seconds
+        status, seconds = configuration.status, configuration.step_seconds
         if status == "ok":
             outcome = Text("" if seconds is None else units.format_seconds(seconds))
         else:

@@ -28,7 +28,7 @@ def draw(study: StudyDocument) -> Figure:
     styles = styles_for(result.configuration for result in study.results)
     crossings = {result.configuration: steps for result in ranked if (steps := _steps_to_break_even(result, baseline))}
     slowest_start = max(_startup(result).cold_start_seconds for result in ranked)
-    shortest_step = min(result.mean_step_seconds for result in ranked)
+    shortest_step = min(result.step_seconds for result in ranked)
     end = max(10.0 * max(crossings.values(), default=slowest_start / shortest_step), 10.0)
     traces = [
         trace
@@ -79,15 +79,15 @@ def _steps_to_break_even(result: Result, baseline: Result) -> int | None:
     later, earlier = sorted((result, baseline), key=lambda one: -_startup(one).cold_start_seconds)
     return steps_to_break_even(
         _startup(later).cold_start_seconds,
-        later.mean_step_seconds,
+        later.step_seconds,
         _startup(earlier).cold_start_seconds,
-        earlier.mean_step_seconds,
+        earlier.step_seconds,
     )
 
 
 def _seconds_after(result: Result, steps: float) -> float:
     """Compute the seconds since process start; the cold start includes the first step."""
-    return _startup(result).cold_start_seconds + (steps - 1) * result.mean_step_seconds
+    return _startup(result).cold_start_seconds + (steps - 1) * result.step_seconds
 
 
 def _traces(result: Result, baseline: Result, style: TraceStyle, end: float, crossing: int | None) -> list[Trace]:

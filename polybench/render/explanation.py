@@ -91,7 +91,8 @@ def breakdown_table(comparison: ExplainedComparison, breakdown: Breakdown) -> Ta
         rows.append((units.plural(len(others), "other component"), others))
     rows += [(f"unattributed: {one.name}", [one]) for one in breakdown.unattributed]
     total = breakdown.difference_seconds
-    whole = [breakdown.whole, units.format_seconds(breakdown.seconds), units.format_seconds(breakdown.baseline_seconds)]
+    name = "cold start" if breakdown.kind == "start" else "step"
+    whole = [name, units.format_seconds(breakdown.seconds), units.format_seconds(breakdown.baseline_seconds)]
     whole += [units.format_signed_seconds(total), "100.0%" if total else ""]
     numbers = number_columns(comparison.configuration, comparison.baseline, "difference", "share")
     return Table(

@@ -21,9 +21,6 @@ from polybench.schema.result import (
 )
 from polybench.schema.study import StudyDocument
 
-_MIN_PAUSE = 0.01
-"""Fraction of the median step time; shorter pauses are below the usual margin of error."""
-
 
 def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
     """Collect the footnotes of a study.
@@ -51,7 +48,6 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
         *_memory_group_notes(study),
         *_pipeline_notes(study),
         *data_parallel_notes(study, shown),
-        *_gc_notes(study),
         *_source_notes(study, shown),
         *(peak_notes(one.peak for one in study.results if one.peak) if "pct_of_peak" in shown else ()),
         *(_training_notes(study) if {"accuracy", "time_to_accuracy", "test_loss", "time_to_loss"} & shown else ()),
@@ -156,27 +152,6 @@ def _pipeline_notes(study: StudyDocument) -> Iterator[str]:
             f"{rate / pipeline.slower_stage:.0%} of the rate of its slower stage "
             f"({', '.join(f'{stage} {units.format_count(of_stage or 0)}' for stage, of_stage in stages.items())})"
         )
-
-
-def _gc_notes(study: StudyDocument) -> Iterator[str]:
-    """State the share of garbage collection in mean steps, if the median excludes its pauses."""
-    for result in study.results:
-        means, steps, pauses = result.mean_step_time, result.step_time, result.gc.seconds_per_step
-        if not (result.is_ranked and means and steps and pauses):
-            continue
-        if min(pauses, means.seconds - steps.median) < _MIN_PAUSE * steps.median:
-            continue
-        note = (
-            f"{result.configuration}: garbage collection takes {units.format_seconds(pauses)}"
-            f" of the mean step ({units.format_seconds(means.seconds)}),"
-            " in rare pauses that the median excludes"
-        )
-        comparison = result.vs_baseline
-        is_compared = comparison and not comparison.inconclusive_reason and comparison.baseline != result.configuration
-        if comparison and comparison.mean_speedup is not None and is_compared:
-            speedup = units.format_with_ci(comparison.mean_speedup, comparison.mean_ci95)
-            note += f"; speedup of mean times: {speedup}"
-        yield note
 
 
 def _source_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:

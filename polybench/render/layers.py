@@ -196,8 +196,8 @@ def _notes(document: LayersDocument, timed: Sequence[ConfigurationLayers], *, co
             yield f"{configuration.configuration}: unattributed {text}"
     if any(configuration.unattributed_seconds is not None for configuration in timed):
         yield (
-            "unattributed: the whole step minus the sum of its operations; negative if the step overlaps or"
-            " fuses operations"
+            "unattributed: the whole step, with garbage collection, minus the sum of its operations; negative if the"
+            " step overlaps or fuses operations"
         )
     if any(row.seconds_per_step < 0 for configuration in timed for row in configuration.rows):
         yield f"{_BELOW_NOISE}: a difference of two measured times that came out negative; JSON and CSV have its value"
@@ -219,7 +219,7 @@ def _configuration_notes(configuration: ConfigurationLayers) -> Iterator[str]:
         yield f"{name}: failed the parity check; see polybench parity"
     if configuration.rows and configuration.gc_seconds_per_step is not None:
         gc = _ms(configuration.gc_seconds_per_step)
-        yield f"{name}: garbage collection takes {gc} ms of a mean step; the GC column lists it per operation"
+        yield f"{name}: garbage collection takes {gc} ms of a step; the GC column lists it per operation"
     if configuration.step_seconds and not configuration.rows:
         reason = ", because the step is compiled as a whole" if configuration.compiled_as_whole else ""
         step = _with_interval(configuration.step_seconds, configuration.step_ci95)

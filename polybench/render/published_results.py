@@ -45,7 +45,7 @@ def from_study(results: Sequence[Result]) -> list[MeasuredConfiguration]:
     for result in results:
         if result.is_ranked:
             values = {name: METRICS[name].value(result) for name in get_args(PublishedMetric)}
-            values["epoch_time"] = result.mean_step_seconds / result.workload.batch_size
+            values["epoch_time"] = result.step_seconds / result.workload.batch_size
             epochs = {len(training.epochs) for training in result.trainings if training.complete}
             count = epochs.pop() if len(epochs) == 1 else None
             excessive = result.interference.is_excessive
@@ -59,9 +59,9 @@ def from_sweep(points: Sequence[SweepPoint]) -> list[MeasuredConfiguration]:
     for point in points:
         for result in point.configurations:
             if point.workload is not None and result.speedup is not None:
-                seconds, mean_seconds = result.step_seconds, result.mean_step_seconds
+                seconds = result.step_seconds
                 values = {
-                    "epoch_time": mean_seconds / point.workload.batch_size if mean_seconds else None,
+                    "epoch_time": seconds / point.workload.batch_size if seconds else None,
                     "step_time": seconds,
                     "throughput": result.items_per_second,
                     "steps_per_second": 1 / seconds if seconds else None,

@@ -86,14 +86,14 @@ def correct_for_number(comparisons: Sequence[ComparisonT | None]) -> list[Compar
 
 
 def compare_results(baseline: Result, other: Result) -> Comparison | None:
-    """Compare two results of one study; None if no unaffected round was measured for both."""
+    """Compare two results of one study; None if no process was measured for both."""
     baseline_times, other_times = unaffected_step_times(baseline), unaffected_step_times(other)
     if other is baseline:
         scope: Scope = "processes" if len(baseline_times) > 1 else "single_process"
         return Comparison(baseline.configuration, 1.0, None, scope)
     try:
         ratio = statistics.ratio(baseline_times, other_times)
-    except ValueError:  # no common process and round
+    except ValueError:
         return None
     speedup, interval, scope, p_value = ratio
     reason = _inconclusive_reason(baseline, other, interval, scope)
@@ -110,17 +110,12 @@ def _inconclusive_reason(baseline: Result, other: Result, interval: Interval | N
 
 
 def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
-    """Compare two results, including their mean steps if they are known."""
+    """Compare two results, including their typical steps."""
     found = compare_results(baseline, other)
-    if found is None:
+    if found is None or baseline.step_time is None or other.step_time is None:
         return None
-    comparison = BaselineComparison(**msgspec.structs.asdict(found))
-    if other.mean_step_time is None:
-        return comparison
-    if other is baseline:
-        return msgspec.structs.replace(comparison, mean_speedup=1.0)
-    speedup, interval = statistics.ratio_of_means(unaffected_step_times(baseline), unaffected_step_times(other))
-    return msgspec.structs.replace(comparison, mean_speedup=speedup, mean_ci95=interval)
+    typical = baseline.step_time.median / other.step_time.median
+    return BaselineComparison(**msgspec.structs.asdict(found), typical_speedup=typical)
 
 
 def compare_throughput(baseline: Result, other: Result, shifts: LogRatioChange | None = None) -> Comparison:
@@ -211,7 +206,7 @@ def compare_costs(
 ) -> Cost:
     """Compare the costs of an epoch of two results, which one study measured side by side.
 
-    If two studies measured them, the interval contains the difference of the `shifts` of their mean steps.
+    If two studies measured them, the interval contains the difference of their `shifts`.
     """
     relative = dollars / baseline_dollars if baseline_dollars else None
     if relative is None or result is baseline:
@@ -223,9 +218,9 @@ def compare_costs(
     if min(len(times), len(baseline_times)) < 2:
         reason = reason or SINGLE_PROCESS
     if shifts is None:
-        ratio, interval = statistics.ratio_of_means(times, baseline_times)
+        ratio, interval, *_ = statistics.ratio(times, baseline_times)
     else:
-        ratio, interval, *_ = compare_studies(times, baseline_times, shifts, means=True)
+        ratio, interval, *_ = compare_studies(times, baseline_times, shifts)
     return Cost(
         dollars, relative, interval and (relative / ratio * interval[0], relative / ratio * interval[1]), reason
     )
@@ -259,9 +254,9 @@ def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
             other.configuration,
             statistics.steps_to_break_even(
                 result.startup.cold_start_seconds,
-                result.mean_step_seconds,
+                result.step_seconds,
                 other.startup.cold_start_seconds,
-                other.mean_step_seconds,
+                other.step_seconds,
             ),
         )
         for other in results

@@ -29,17 +29,7 @@ from polybench.results.usage import summarize_usage
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Id, Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
-from polybench.schema.result import (
-    MeanStepTime,
-    Pipeline,
-    Result,
-    Startup,
-    StepTime,
-    StepTimes,
-    TimeToAccuracy,
-    TimeToLoss,
-    Training,
-)
+from polybench.schema.result import Pipeline, Result, Startup, StepTime, StepTimes, TimeToAccuracy, TimeToLoss, Training
 from polybench.schema.study import StudyDocument
 from polybench.stats import statistics
 
@@ -171,8 +161,8 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
     times = _summarize_times(run, values) if values else _NOT_TIMED
     step_time, step_times = times.step_time, times.step_times
     epoch_seconds = statistics.mean_step(trained_epochs(trainings))[0] if trainings else None
-    if times.mean_step_time is not None and not trainings:
-        epoch_seconds = files.steps_in_epoch * times.mean_step_time.seconds
+    if step_time is not None and not trainings:
+        epoch_seconds = files.steps_in_epoch * step_time.mean
     usage = summarize_usage(
         run.usage,
         configuration.device,
@@ -189,7 +179,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
     complete = [training for training in trainings if training.complete]
     accuracies = [one.accuracy for one in complete if one.accuracy is not None]
     test_losses = [one.test_loss for one in complete if one.test_loss is not None]
-    items_per_second = workload.batch_size / step_time.median if step_time else None
+    items_per_second = workload.batch_size / step_time.mean if step_time else None
     reads_tokens = plan.model.vocabulary_size is not None
     result = Result(
         configuration=configuration.name,
@@ -208,7 +198,6 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         versions=collect_versions(run),
         code_fingerprint=fingerprint(run.code),
         step_time=step_time,
-        mean_step_time=times.mean_step_time,
         items_per_second=items_per_second,
         tokens_per_second=items_per_second * plan.model.input_shape[0] if items_per_second and reads_tokens else None,
         epoch_seconds=epoch_seconds,
@@ -241,7 +230,6 @@ class _Times(NamedTuple):
     """Summaries of a configuration's step times."""
 
     step_time: StepTime | None = None
-    mean_step_time: MeanStepTime | None = None
     step_times: StepTimes | None = None
     warnings: tuple[str, ...] = ()
 
@@ -258,7 +246,6 @@ def _summarize_times(run: ConfigurationRun, values: list[list[list[float]]]) -> 
     )
     return _Times(
         statistics.summarize_step_times(values, run.resolution, unaffected),
-        MeanStepTime(*statistics.mean_step(unaffected)),
         StepTimes(run.resolution, run.steps_per_value, values),
         (slower,) if trend >= _NOTABLE_TREND else (),
     )

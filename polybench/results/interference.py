@@ -57,7 +57,7 @@ def drop_affected_rounds(
 
 
 def unaffected_step_times(result: Result) -> list[list[list[float]]]:
-    """Return the step times for typical step and ratios, as [process][round][step]."""
+    """Return the step times for mean steps and ratios, as [process][round][step]."""
     return drop_affected_rounds(result.nested_step_times, result.interference.blocks)
 
 
@@ -95,7 +95,7 @@ def page_fault_warnings(
         if malloc == "system" or "system_malloc" in variants
         else "the engine or its allocator returns memory to the kernel"
     )
-    cost = f"{units.format_seconds(fraction * step_time.median)} ({units.format_percent(fraction)})"
+    cost = f"{units.format_seconds(fraction * step_time.mean)} ({units.format_percent(fraction)})"
     yield f"page faults: {count} per step take up to {cost}; {explanation}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean
 from typing import get_args
 
 import msgspec
@@ -88,7 +88,7 @@ def _configuration_layers(
         times = [_undisturbed(rounds, process) for rounds, process in zip(times, unaffected, strict=False)]
         values = [[one_round for one_round in process if one_round] for process in unaffected]
         configuration.step_times = msgspec.structs.replace(result.step_times, values=values)
-        steps = [[median(one_round) for one_round in process] for process in values]
+        steps = [[fmean(one_round) for one_round in process] for process in values]
         configuration.step_seconds, configuration.step_ci95 = mean_over_rounds(steps)
         if any(times):
             configuration.rows = _rows(layers, result.workload, times, expand_blocks)

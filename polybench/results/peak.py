@@ -210,7 +210,7 @@ def compare_with_peak(result: Result, model: Model, find_peaks: FindPeaks) -> Pe
     conditions = f"{product.engine} on {product.device} in {product.precision}"
     return PeakComparison(
         flops_per_second=product.value,
-        fraction=2 * model.macs(workload.pass_) * workload.batch_size / seconds.median / product.value,
+        fraction=2 * model.macs(workload.pass_) * workload.batch_size / seconds.mean / product.value,
         source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
         convolution_flops_per_second=convolution.value if convolution and same_workload else None,
         bytes_per_second=triad.value if triad else None,

@@ -60,10 +60,10 @@ def _below_memory_traffic(result: Result, model: Model, cache_bytes: int | None)
     dense = weight_shapes([layer for layer in model.layers if not isinstance(layer, Embedding)])  # it reads a few rows
     traffic = passes * max(0, 4 * sum(map(math.prod, dense.values())) - cache_bytes)
     seconds = traffic / bandwidth
-    if _NOISE * result.step_time.median >= seconds:
+    if _NOISE * result.step_time.mean >= seconds:
         return None
     return (
-        f"a step of {units.format_seconds(result.step_time.median)} is shorter than its memory traffic allows:"
+        f"a step of {units.format_seconds(result.step_time.mean)} is shorter than its memory traffic allows:"
         f" {units.format_bytes(traffic)} of weights take {units.format_seconds(seconds)}:"
         " either the step leaves out work, or the peak is outdated: polybench peak --remeasure"
     )

@@ -31,7 +31,7 @@ from polybench.schema.resources import Cost
 from polybench.schema.result import SINGLE_PROCESS, Interval, Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
-from polybench.stats.statistics import process_log_medians
+from polybench.stats.statistics import process_means
 
 KNEE_FRACTION = 0.9
 """Fraction of the best throughput that defines the knee: the smallest value that reaches it."""
@@ -143,13 +143,12 @@ def _point_result(
         result.configuration,
         result.status,
         caveat=result.caveat,
-        step_seconds=result.median_step_seconds,
+        step_seconds=result.step_seconds,
         items_per_second=result.items_per_second,
         speedup=found.speedup,
         ci95=found.ci95 if result is not first else None,
         inconclusive_reason=found.inconclusive_reason if result is not first else None,
         efficiency=found.speedup / threads if by_threads else None,
-        mean_step_seconds=result.mean_step_seconds,
         epoch_seconds=result.epoch_seconds,
         relative_time=_ratio(result.epoch_seconds, reference.result.epoch_seconds if reference else None),
         dollars_per_hour=None if price is None else price * device_count(result),
@@ -286,7 +285,7 @@ def _pool_sizes(result: Result) -> Iterator[ThreadPoolSizes]:
     step = result.step_time
     if result.is_ranked and step is not None and {"julia_threads", "blas_threads"} <= set(build):
         julia, blas = int(build["julia_threads"]), int(build["blas_threads"])
-        yield ThreadPoolSizes(julia, blas, step.median, step.ci95)
+        yield ThreadPoolSizes(julia, blas, step.mean, step.ci95)
 
 
 def _without_pool_variants(result: Result) -> str:
@@ -336,7 +335,7 @@ def _configuration_overhead(configuration: str, documents: Mapping[int, StudyDoc
     measured = {result.workload.batch_size: result for result in results if result.is_ranked}
     failing = (one for one in results if not one.is_ranked or one.status == "interrupted")
     reported = next(failing, results[0])
-    process_times = [map(math.exp, process_log_medians(unaffected_step_times(result))) for result in measured.values()]
+    process_times = [process_means(unaffected_step_times(result)) for result in measured.values()]
     processes = list(zip(*process_times, strict=False))  # keeps the processes that all results have
     fit = fit_overhead(list(measured), processes)._asdict() if len(measured) > 1 and processes else {}
     calls = [seconds for result in measured.values() if (seconds := result.python_call_overhead_seconds) is not None]
@@ -345,7 +344,7 @@ def _configuration_overhead(configuration: str, documents: Mapping[int, StudyDoc
         **fit,
         python_call_overhead_seconds=median(calls) if fit and calls else None,
         points=[
-            OverheadPoint(size, step.median, step.ci95)
+            OverheadPoint(size, step.mean, step.ci95)
             for size, result in sorted(measured.items())
             if (step := result.step_time)
         ],

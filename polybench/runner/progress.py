@@ -12,13 +12,13 @@ from polybench.schema.result import Status
 
 
 class ConfigurationProgress(NamedTuple):
-    """Progress of a configuration: measured rounds in all process runs, and their median step time if any."""
+    """Progress of a configuration: measured rounds in all process runs, and their mean step if any."""
 
     name: str
     parity: str
     status: Status
     rounds: int
-    median_step_seconds: float | None
+    step_seconds: float | None
 
 
 class PhaseProgress(NamedTuple):

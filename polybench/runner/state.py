@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 
 import msgspec
 import platformdirs
@@ -292,6 +292,6 @@ def _code_changes(saved_runs: Sequence[ConfigurationRun], current_runs: Sequence
 
 
 def _configuration_progress(run: ConfigurationRun) -> ConfigurationProgress:
-    medians = [median(times) for process in measured_step_times(run) for times in process]
-    seconds = median(medians) if medians else None
-    return ConfigurationProgress(run.configuration.name, run.parity.status, run.status, len(medians), seconds)
+    rounds = [times for process in measured_step_times(run) for times in process]
+    seconds = fmean(map(fmean, rounds)) if rounds else None
+    return ConfigurationProgress(run.configuration.name, run.parity.status, run.status, len(rounds), seconds)

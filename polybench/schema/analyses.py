@@ -55,7 +55,7 @@ class StudyInfo(msgspec.Struct, frozen=True):
 class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration in both studies. `ratio` is the speed in B over the speed in A; above 1 is faster.
 
-    `step_seconds` are those of a typical step in A and in B, null if not measured. `ratio` is null if the two
+    `step_seconds` are those of a mean step in A and in B, null if not measured. `ratio` is null if the two
     did different work. `ci95` is over processes and contains the spread between studies; it is null if one of the
     studies had a single process.
     """
@@ -100,7 +100,7 @@ class DiffDocument(msgspec.Struct, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A study in a series: seconds of a typical step, with an interval over processes (null for one process).
+    """A study in a series: seconds of a mean step, with an interval over processes (null for one process).
 
     `segment_level` is the level of the segment, between two change points, that contains this point. Points with too
     much interference, which have an `inconclusive_reason`, do not affect it.
@@ -255,12 +255,10 @@ class Breakdown(msgspec.Struct, kw_only=True):
 
     `layers`: the operations of a step, each timed alone. `batch size`: the fixed overhead of a step, and the
     cost of its items. `start`: the difference of the cold starts, not of a step. `unattributed` names what no
-    component explains; nothing is rescaled. The largest components come first. `difference_seconds` is that of
-    `whole`: of mean steps if a component is a mean, such as garbage collection in rare pauses.
+    component explains; nothing is rescaled. The largest components come first.
     """
 
     kind: Literal["layers", "batch size", "start"]
-    whole: Literal["typical step", "mean step", "cold start"]
     difference_seconds: Number
     seconds: Number
     baseline_seconds: Number

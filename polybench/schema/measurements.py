@@ -57,8 +57,8 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     """A configuration: whole steps and their operations, measured in the same rounds.
 
     `unattributed_seconds`, with `ci95`, is `step_seconds` minus the sum of the rows. It is negative if the
-    operations take longer alone than together, and null if only whole steps were timed. All times are
-    arithmetic means over processes and rounds, which add up; `compare` shows a geometric mean.
+    operations take longer alone than together, and null if only whole steps were timed. All times are means over
+    processes and rounds, which add up.
     """
 
     parity: Literal["pass", "fail", "skipped"]
@@ -69,7 +69,7 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     unattributed_seconds: Number | None = None
     ci95: Interval | None = None
     gc_seconds_per_step: Number | None = None
-    """Garbage collection in the mean whole step; `step_seconds`, a typical one, leaves rare pauses out."""
+    """Garbage collection in the whole step; the rows exclude it, so it is part of what is unattributed."""
     peak: PeakComparison | None = None
     """For whole steps."""
     rows: list[LayerRow] = []
@@ -173,7 +173,6 @@ class PointResult(msgspec.Struct, frozen=True):
     inconclusive_reason: str | None = None
     """Reason why `speedup` and `efficiency` support no conclusion."""
     efficiency: Positive | None = None
-    mean_step_seconds: Seconds | None = None
     epoch_seconds: Positive | None = None
     relative_time: Positive | None = None
     dollars_per_hour: Positive | None = None

@@ -242,7 +242,7 @@ _NEEDS_PRICE = "needs `--price`, for example `--price cpu=0.24`"
 _METRICS = (
     *_group(
         "speed",
-        Metric("step_time", "s", "step_time.median", ci95="step_time.ci95"),
+        Metric("step_time", "s", "step_time.mean", "mean of all steps", ci95="step_time.ci95"),
         Metric(
             "throughput", "images/s", "items_per_second", better="higher", title="images per s", groups=("pipeline",)
         ),
@@ -258,7 +258,7 @@ _METRICS = (
         Metric(
             "steps_per_second",
             "steps/s",
-            lambda result: 1 / result.median_step_seconds if result.is_measured else None,
+            lambda result: 1 / result.step_seconds if result.is_measured else None,
             better="higher",
             title="steps per s",
         ),
@@ -354,27 +354,20 @@ _METRICS = (
         unavailable_hint="needs `--replicas 1,2`",
     ),
     *_group(
-        "mean_times",
+        "typical",
         Metric(
-            "mean_step_time",
+            "typical_step_time",
             "s",
-            "mean_step_time.seconds",
-            "mean of all steps: includes pauses of the garbage collector, which medians may miss",
-            ci95="mean_step_time.ci95",
+            "step_time.median",
+            "median of the medians of rounds: leaves out what happens in fewer than half of the steps",
+            title="typical step",
         ),
         Metric(
-            "mean_throughput",
-            "images/s",
-            lambda result: result.workload.batch_size / means.seconds if (means := result.mean_step_time) else None,
-            better="higher",
-            title="mean images per s",
-        ),
-        Metric(
-            "mean_speedup",
+            "typical_speedup",
             "",
-            "vs_baseline.mean_speedup",
+            "vs_baseline.typical_speedup",
+            "ratio of typical steps",
             better="higher",
-            ci95="vs_baseline.mean_ci95",
             comparison="vs_baseline",
         ),
         unavailable_hint="not in this study",

@@ -52,30 +52,20 @@ Scope = Literal["processes", "single_process"]
 class StepTime(msgspec.Struct, frozen=True):
     """Seconds of a training step, as `stats.statistics.summarize_step_times` computes them.
 
-    `median` is a typical step of a typical process: the geometric mean over processes of the geometric mean
-    of their rounds' medians. `ci95` is its interval, null for a single round. The other fields are over all
-    step times; p05, p95 and std are null if each value is the mean of a block.
+    `mean` is the mean over processes of the mean of all their steps without interference, with everything that
+    happens in a step; a training consists of such steps. `ci95` is its interval, null for a single round. `median` is
+    a typical step, without what happens in fewer than half of the steps, such as pauses of the garbage collector. The
+    other fields are over all step times; p05, p95 and std are null if each value is the mean of a block.
     """
 
-    median: Seconds
     mean: Seconds
+    ci95: tuple[Positive, Positive] | None
+    median: Seconds
     min: Seconds
     p05: Amount | None
     p95: Amount | None
     std: Amount | None
     n: PositiveInt
-    ci95: tuple[Positive, Positive] | None
-
-
-class MeanStepTime(msgspec.Struct, frozen=True):
-    """The mean over processes of the mean of all their steps without interference; see `stats.statistics.mean_step`.
-
-    It contains everything that happens in a step. A median leaves out what happens in fewer than half of the steps,
-    such as pauses of the garbage collector. Values per epoch are multiples of it.
-    """
-
-    seconds: Seconds
-    ci95: tuple[Positive, Positive] | None
 
 
 class Startup(msgspec.Struct, frozen=True):
@@ -161,10 +151,9 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class BaselineComparison(Comparison, frozen=True):
-    """Comparison with the study's baseline, including the ratio of mean steps, see MeanStepTime."""
+    """Comparison with the study's baseline, including the ratio of typical steps (`StepTime.median`)."""
 
-    mean_speedup: Positive | None = None
-    mean_ci95: tuple[Positive, Positive] | None = None
+    typical_speedup: Positive | None = None
 
 
 class Scaling(Comparison, frozen=True, kw_only=True):
@@ -333,7 +322,6 @@ class Result(ConfigurationStatus, kw_only=True):
     code_fingerprint: str | None = None
     """A hash of every file that a worker had loaded before its first step; it differs between machines."""
     step_time: StepTime | None = None
-    mean_step_time: MeanStepTime | None = None
     items_per_second: Positive | None = None
     tokens_per_second: Positive | None = None
     epoch_seconds: Positive | None = None
@@ -385,15 +373,10 @@ class Result(ConfigurationStatus, kw_only=True):
         return self.step_times.values if self.step_times else []
 
     @property
-    def median_step_seconds(self) -> float:
-        """Seconds of a typical step; the configuration must have been measured."""
+    def step_seconds(self) -> float:
+        """Seconds of a mean step; the configuration must have been measured."""
         assert self.step_time is not None
-        return self.step_time.median
-
-    @property
-    def mean_step_seconds(self) -> float:
-        """Seconds of a mean step, with everything in it; the configuration must have been measured."""
-        return self.mean_step_time.seconds if self.mean_step_time else self.median_step_seconds
+        return self.step_time.mean
 
     @property
     def is_measured(self) -> bool:

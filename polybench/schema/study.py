@@ -3,6 +3,7 @@
 Schema history:
     polybench.study/1  before the first release
     polybench.study/2  fields in standard terms
+    polybench.study/3  step times are means
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from polybench.schema.metadata import Document, PhaseSeconds, PublishedResult, R
 from polybench.schema.options import Id
 from polybench.schema.result import Result
 
-SCHEMA = "polybench.study/2"
+SCHEMA = "polybench.study/3"
 
 
 class StudyDocument(Document, kw_only=True):

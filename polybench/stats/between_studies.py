@@ -17,7 +17,7 @@ import numpy as np
 
 from polybench.schema.analyses import ENOUGH_REPETITIONS, StudySpread
 from polybench.schema.result import Interval
-from polybench.stats.statistics import NestedStepTimes, Ratio, process_log_medians, process_means, student_quantile
+from polybench.stats.statistics import NestedStepTimes, Ratio, process_log_means, student_quantile
 
 ASSUMED_STD = 0.05
 """Standard deviation of a study's shift that is assumed until there are enough repetitions. Virtual machines shift by
@@ -146,43 +146,30 @@ def difference_of_shifts(one: StudySpread, two: StudySpread) -> LogRatioChange:
     return a._replace(variance=2 * a.variance) if one == two else a.subtract(b)
 
 
-def log_ratio_change(
-    baseline: NestedStepTimes, other: NestedStepTimes, *, means: bool = False
-) -> LogRatioChange | None:
+def log_ratio_change(baseline: NestedStepTimes, other: NestedStepTimes) -> LogRatioChange | None:
     """Return the change from `baseline` to `other`; None if one of them has fewer than two processes."""
-    one, two = (step_level(step_times, means=means) for step_times in (baseline, other))
+    one, two = map(step_level, (baseline, other))
     return one.subtract(two) if one is not None and two is not None else None
 
 
-def compare_studies(
-    baseline: NestedStepTimes, other: NestedStepTimes, shifts: LogRatioChange, *, means: bool = False
-) -> Ratio:
+def compare_studies(baseline: NestedStepTimes, other: NestedStepTimes, shifts: LogRatioChange) -> Ratio:
     """Return the speed-up of `other` over `baseline`, which were measured at different times.
 
-    The estimate is exp of the difference of the means over processes, with an interval that contains the difference
-    of the studies' shifts. With `means`, it is the ratio of mean steps. Raises ValueError if one of them has no step
-    times.
+    The estimate is the ratio of mean steps, with an interval that contains the difference of the studies' shifts.
+    Raises ValueError if one of them has no step times.
     """
-    one, two = (_process_logs(step_times, means=means) for step_times in (baseline, other))
+    one, two = map(process_log_means, (baseline, other))
     if not one or not two:
         raise ValueError("no step times")
-    change = log_ratio_change(baseline, other, means=means)
+    change = log_ratio_change(baseline, other)
     if change is None:
         return Ratio(math.exp(fmean(one) - fmean(two) - shifts.log), None, "single_process")
     change = change.subtract(shifts)
     return Ratio(change.ratio, change.ci95, "processes", change.p_value)
 
 
-def step_level(step_times: NestedStepTimes, *, means: bool = False) -> LogRatioChange | None:
-    """Return the log of the typical or mean step, with the variance of the mean over processes; None for one."""
-    logs = _process_logs(step_times, means=means)
+def step_level(step_times: NestedStepTimes) -> LogRatioChange | None:
+    """Return the log of the mean step, with the variance of the mean over processes; None for one."""
+    logs = process_log_means(step_times)
     n = len(logs)
     return LogRatioChange(fmean(logs), float(np.var(logs, ddof=1)) / n, n - 1) if n > 1 else None
-
-
-def _process_logs(step_times: NestedStepTimes, *, means: bool) -> list[float]:
-    """Return the log level of each process; their mean is the log of the typical step, or of the mean step."""
-    if not means:
-        return process_log_medians(step_times)
-    levels = process_means(step_times)
-    return [math.log(fmean(levels)) + level / fmean(levels) - 1 for level in levels]

@@ -40,44 +40,41 @@ class Ratio(NamedTuple):
 def summarize_step_times(
     step_times: NestedStepTimes, resolution: Literal["step", "block"], unaffected: NestedStepTimes | None = None
 ) -> StepTime:
-    """Summarize step times; `median` and `ci95` describe a typical step of a typical process.
+    """Summarize step times; `mean` and `ci95` describe the mean step, `median` a typical one.
 
-    `median` is exp of the mean over processes of the median over rounds of log(median of the round), the
-    estimator of `ratio`. `ci95` is a t interval over processes. For one process, it is a t interval over
-    rounds, about their mean, and null for a single round. Quantiles and spread of block means are not those
-    of steps, so they are null if `resolution` is "block". `median` and `ci95` are those of the `unaffected`
-    step times, by default all.
-
-    Raises ValueError without step times.
+    These are of the `unaffected` step times, by default all; see `mean_step` and `typical_step`. Quantiles and spread
+    of block means are not those of steps, so they are null if `resolution` is "block". Raises ValueError without step
+    times.
     """
     seconds = np.array([second for process in step_times for one_round in process for second in one_round])
     if not seconds.size:
         raise ValueError("no step times")
-    typical, interval = typical_step(unaffected or step_times)
+    mean, interval = mean_step(unaffected or step_times)
     each_is_a_step = resolution == "step"
     return StepTime(
-        median=typical,
-        mean=float(seconds.mean()),
+        mean=mean,
+        ci95=interval,
+        median=typical_step(unaffected or step_times),
         min=float(seconds.min()),
         p05=float(np.percentile(seconds, 5)) if each_is_a_step else None,
         p95=float(np.percentile(seconds, 95)) if each_is_a_step else None,
         std=float(seconds.std(ddof=1)) if each_is_a_step and seconds.size > 1 else None,
         n=seconds.size,
-        ci95=interval,
     )
 
 
-def typical_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
-    """Return the mean over processes of the median over rounds, in logs, of the median step of each round.
+def typical_step(step_times: NestedStepTimes) -> float:
+    """Return exp of the mean over processes of the median over rounds of log(median step of the round).
 
-    It leaves out what happens in fewer than half of the steps, such as pauses of the garbage collector. Raises
-    ValueError without step times.
+    It leaves out what happens in fewer than half of the steps, such as pauses of the garbage collector. For one
+    process, it is the mean over its rounds. Raises ValueError without step times.
     """
-    processes = [logs for process in step_times if (logs := _log_medians(process))]
+    processes = [
+        [math.log(median(one_round)) for one_round in process if one_round] for process in step_times if any(process)
+    ]
     if not processes:
         raise ValueError("no step times")
-    levels = [median(logs) for logs in processes] if len(processes) > 1 else processes[0]
-    return math.exp(fmean(levels)), ratio_interval(levels)
+    return math.exp(fmean([median(logs) for logs in processes] if len(processes) > 1 else processes[0]))
 
 
 def mean_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
@@ -95,44 +92,40 @@ def mean_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
 
 
 def ratio(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
-    """Return the speed-up of `other` over `baseline`.
+    """Return the speed-up of `other` over `baseline`: the mean step of `baseline` over that of `other`.
 
-    The estimate is exp of the mean over processes of the median over rounds of log(baseline / other), where
-    each round contributes its median step. Processes and rounds with the same index ran side by side
-    and form a pair; empty rounds, and those without a counterpart, are ignored. The interval is a t interval
-    over processes. For one process, it is a t interval over rounds, about their mean.
-
-    Why a median over rounds: interference affects some rounds only. The median covers as well as
-    the mean, and its interval is half as wide if other work comes in bursts (benchmarks/estimators.py).
+    A training consists of mean steps: their ratio is that of whole trainings, and means the same for steps that were
+    timed one by one and in blocks. The interval is a t interval over the pairs of processes that ran side by side,
+    whose common deviations cancel. For one process, it is over the rounds that both have.
 
     Why a t interval: it covers better than a hierarchical bootstrap (processes, rounds, steps) for few
     processes. In 600 simulated studies of five processes, on a steady, drifting, bimodal or busy machine, the
     t interval contains the truth in 0.95 to 0.98 of the studies. The bootstrap's contains it in 0.82 to 0.92;
     see benchmarks/estimators.py and tests/stats/test_interval_coverage.py.
 
-    Raises ValueError if no round was measured for both.
+    Raises ValueError if no process was measured for both.
     """
-    pairs = [logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two))]
+    pairs = _pairs(baseline, other)
+    rounds = [both for both in zip(*pairs[0], strict=False) if all(both)]
+    if len(pairs) > 1 or not rounds:
+        return _ratio_of_levels(*pairs)
+    return _ratio_of_levels(*(([one], [two]) for one, two in rounds))._replace(scope="single_process")
+
+
+def _pairs(baseline: NestedStepTimes, other: NestedStepTimes) -> list[tuple[Process, Process]]:
+    """Return the processes that were measured for both, at least one."""
+    pairs = [(one, two) for one, two in zip(baseline, other, strict=False) if any(one) and any(two)]
     if not pairs:
-        raise ValueError("no round was measured for both configurations")
-    scope: Scope = "processes" if len(pairs) > 1 else "single_process"
-    levels = [median(logs) for logs in pairs] if len(pairs) > 1 else pairs[0]
-    return Ratio(math.exp(fmean(levels)), ratio_interval(levels), scope, p_value(levels))
-
-
-def ratio_of_means(baseline: NestedStepTimes, other: NestedStepTimes) -> tuple[float, Interval | None]:
-    """Return the mean step of `baseline` over that of `other`, see `mean_step`, with a t interval.
-
-    The interval is over the pairs of processes that ran side by side, whose common deviations cancel; for one
-    process, over its rounds. Raises ValueError if no process was measured for both.
-    """
-    common = [(one, two) for one, two in zip(baseline, other, strict=False) if any(one) and any(two)]
-    if not common:
         raise ValueError("no process was measured for both configurations")
-    ones, twos = (_mean_levels(processes) for processes in zip(*common, strict=True))
-    one_mean, two_mean = fmean(ones), fmean(twos)
-    deviations = [one / one_mean - two / two_mean for one, two in zip(ones, twos, strict=False)]
-    return one_mean / two_mean, _scaled(one_mean / two_mean, ratio_interval(deviations))
+    return pairs
+
+
+def _ratio_of_levels(*pairs: tuple[Process, Process]) -> Ratio:
+    """Return the ratio of the mean of the first of each pair to that of the second, with an interval over pairs."""
+    ones, twos = (process_means(of_one) for of_one in zip(*pairs, strict=True))
+    logs = [one - two for one, two in zip(_logs_about_mean(ones), _logs_about_mean(twos), strict=True)]
+    scope: Scope = "processes" if len(pairs) > 1 else "single_process"
+    return Ratio(fmean(ones) / fmean(twos), ratio_interval(logs), scope, p_value(logs))
 
 
 def p_value(levels: Sequence[float]) -> float | None:
@@ -159,10 +152,14 @@ def correct_p_values(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def process_log_medians(step_times: NestedStepTimes) -> list[float]:
-    """Return the log of a typical step of each process: the median over rounds of log(median of the
-    round)."""
-    return [median(logs) for process in step_times if (logs := _log_medians(process))]
+def process_log_means(step_times: NestedStepTimes) -> list[float]:
+    """Return the log of the mean step of each process, such that their mean is the log of `mean_step`."""
+    return _logs_about_mean(process_means(step_times))
+
+
+def _logs_about_mean(levels: Sequence[float]) -> list[float]:
+    """Return logs whose mean is the log of the mean; their deviations are the relative ones of the levels."""
+    return [math.log(fmean(levels)) + level / fmean(levels) - 1 for level in levels]
 
 
 def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None, float | None]:
@@ -208,7 +205,7 @@ def upward_trend(step_times: NestedStepTimes) -> float | None:
     rounds: list[int] = []
     levels: list[float] = []
     for process in step_times:
-        logs = _log_medians(process)
+        logs = [math.log(median(one_round)) for one_round in process if one_round]
         if len(logs) >= TREND_ROUNDS:
             centre = median(logs)
             rounds.extend(range(len(logs)))
@@ -235,16 +232,6 @@ def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_
         return 0
     gain = step_b - step_a
     return 1 + math.ceil(behind / gain) if gain > 0 else None
-
-
-def _log_medians(process: Process) -> list[float]:
-    """Return the log of the median step of each round that has step times."""
-    return [math.log(median(one_round)) for one_round in process if one_round]
-
-
-def _log_ratios(baseline: Process, other: Process) -> list[float]:
-    """Return the log of the speed-up of `other` in each round that both have."""
-    return [math.log(median(one) / median(two)) for one, two in zip(baseline, other, strict=False) if one and two]
 
 
 def process_means(step_times: NestedStepTimes) -> list[float]:
@@ -300,15 +287,11 @@ def compare_turns(baseline: NestedStepTimes, other: NestedStepTimes, work: float
     """Return the speed-up of `other` over `baseline`, which were measured in turns; a step of it does more `work`.
 
     Process runs with the same index form a pair, because what moved the machine moved both; their rounds do not. The
-    estimate is exp of the mean over pairs of the log of the ratio of typical steps, with a t interval over pairs.
+    estimate is the ratio of mean steps, with a t interval over pairs.
     Raises ValueError without a pair.
     """
-    processes = zip(process_log_medians(baseline), process_log_medians(other), strict=False)
-    pairs = [one - two + math.log(work) for one, two in processes]
-    if not pairs:
-        raise ValueError("no process was measured for both configurations")
-    scope: Scope = "processes" if len(pairs) > 1 else "single_process"
-    return Ratio(math.exp(fmean(pairs)), ratio_interval(pairs), scope)
+    speedup, interval, scope, _ = _ratio_of_levels(*_pairs(baseline, other))
+    return Ratio(work * speedup, _scaled(work, interval), scope)
 
 
 def q_values(p_values: Sequence[float]) -> list[float]:

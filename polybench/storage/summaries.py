@@ -19,7 +19,7 @@ from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
 from polybench.schema.options import RENAME, EngineName, Id, Pass, Positive
 from polybench.schema.resources import Interference
-from polybench.schema.result import Interval, MeanStepTime, Result, library_versions
+from polybench.schema.result import Interval, Result, library_versions
 from polybench.schema.study import SCHEMA
 from polybench.storage.anonymize import UNKNOWN_HOST
 
@@ -54,18 +54,14 @@ class SweepPoints(msgspec.Struct, frozen=True):
         return prod(map(len, self.axes.values()))
 
 
-StepLevel = tuple[float, Interval | None]
-"""Seconds of a step, with an interval over processes."""
-
-
 class MeasuredStep(msgspec.Struct, frozen=True):
     """Step times over several processes without excessive interference."""
 
     group: str
     """Equal for results of the same configuration, settings and versions, also of the operating system."""
     processes: int
-    typical: StepLevel
-    mean: StepLevel
+    seconds: float
+    ci95: Interval | None
 
 
 class ConfigurationSummary(msgspec.Struct, frozen=True):
@@ -113,7 +109,7 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StepTime(msgspec.Struct, frozen=True):
-    median: Positive
+    mean: Positive
     ci95: tuple[Positive, Positive] | None = None
 
 
@@ -144,7 +140,6 @@ class PartialResult(msgspec.Struct):
     workload: Any = None
     step_time: _StepTime | None = None
     vs_baseline: _Comparison | None = None
-    mean_step_time: MeanStepTime | None = None
     step_times: _StepTimes | None = None
     interference: Interference = Interference()
     caveat: str | None = None
@@ -206,7 +201,7 @@ def _summarize_study(text: bytes) -> StudySummary:
     document = decode(text, PartialDocument, SCHEMA)
     host = document.host
     ranked = [
-        (one.step_time.median, one)
+        (one.step_time.mean, one)
         for one in document.results
         if one.step_time is not None and one.status != "failed" and one.parity.status != "fail" and one.caveat is None
     ]
@@ -304,7 +299,7 @@ def summarize_configuration(one: PartialResult | Result, step: MeasuredStep | No
 
 def _measured_step(document: PartialDocument, one: PartialResult) -> MeasuredStep | None:
     """Return the step of a complete result of several processes; None if it cannot be compared with others."""
-    step, mean, settings = one.step_time, one.mean_step_time, document.settings
+    step, settings = one.step_time, document.settings
     rounds = one.step_times.values if one.step_times else []
     processes = sum(any(bytes(times) != b"[]" for times in process) for process in rounds)
     if one.status != "ok" or one.parity.status == "fail" or one.interference.is_excessive or processes < 2 or not step:
@@ -312,8 +307,7 @@ def _measured_step(document: PartialDocument, one: PartialResult) -> MeasuredSte
     conditions = settings.data_sha256, settings.malloc, bool(settings.pinned_cpus), document.host.os
     same = one.configuration, one.workload, one.versions, conditions
     group = zlib.crc32(msgspec.json.encode(same, order="sorted"))
-    typical = step.median, step.ci95
-    return MeasuredStep(f"{group:08x}", processes, typical, (mean.seconds, mean.ci95) if mean else typical)
+    return MeasuredStep(f"{group:08x}", processes, step.mean, step.ci95)
 
 
 def _summarize_name(configuration: str) -> ConfigurationSummary:

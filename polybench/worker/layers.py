@@ -71,23 +71,22 @@ class OperationTimer:
     def time(self, repeats: int) -> list[OperationTime]:
         """Time every operation `repeats` times.
 
-        Return the median over repeats (on a GPU the mean) of its seconds without garbage collection, minus the
-        median overhead of an empty call. Garbage-collection times are means. If an operation contains another one,
-        the contained time is subtracted, so the two add up.
+        Return the mean over repeats of its seconds without garbage collection, minus the mean overhead of an empty
+        call, and the mean of garbage collection. If an operation contains another one, the contained time is
+        subtracted, so the two add up.
         """
         gc.collect()
         passes = [self._run_pass(repeats)] if self._batches_repeats else [self._run_pass(1) for _ in range(repeats)]
         # Collects this garbage now, not in the whole steps, which are measured next.
         self._engine.run_gc()
         call_overhead = {
-            run: statistics.median(one_pass.call_overhead[run] for one_pass in passes)
-            for run in passes[0].call_overhead
+            run: statistics.fmean(one_pass.call_overhead[run] for one_pass in passes) for run in passes[0].call_overhead
         }
         operation_times = [
             OperationTime(
                 one.layer_index,
                 one.operation,
-                statistics.median(one_pass.seconds[number] for one_pass in passes)
+                statistics.fmean(one_pass.seconds[number] for one_pass in passes)
                 - (call_overhead[one.timed.overhead] if one.timed.overhead else 0.0),
                 _mean([one_pass.gc_seconds[number] for one_pass in passes]),
             )

@@ -12,14 +12,13 @@ import pytest
 
 from polybench.analysis import repetitions
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
-from polybench.analysis.repetitions import Repetitions
 from polybench.render.diff import verdicts
 from polybench.schema.analyses import DiffDocument, DiffRow
 from polybench.schema.metadata import ToolVersion
 from polybench.schema.options import RENAME
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
-from polybench.schema.result import MeanStepTime, Result, StepTimes
+from polybench.schema.result import Result, StepTimes
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.between_studies import ASSUMED_STD
 from polybench.stats.statistics import summarize_step_times
@@ -253,22 +252,6 @@ def test_the_newest_studies_of_a_machine_tell_how_much_it_varies(monkeypatch: py
         spread = only_row(diff(one, two, saved=saved)).spread
         assert spread is not None
         assert spread.std == pytest.approx(std, abs=0.01)
-
-
-def test_the_spread_of_means_is_not_that_of_typical_steps() -> None:
-    """Pauses differ from study to study; typical steps do not."""
-    documents = [
-        msgspec.structs.replace(
-            study(measured("torch/cpu", 0.01, mean_step_time=MeanStepTime(0.012 * (1 + shift), (0.0119, 0.0121)))),
-            id=f"saved-{number}",
-        )
-        for number, shift in enumerate(SHIFTS)
-    ]
-    saved = [summarize_document(one.id, to_json(one), 0.0) for one in documents]
-    spreads = [
-        Repetitions(saved, {"A": documents[0]}).spread("A", device="cpu", means=means) for means in (False, True)
-    ]
-    assert [spread.std for spread in spreads] == pytest.approx([0.0, 0.085], abs=0.01)
 
 
 @pytest.mark.parametrize(

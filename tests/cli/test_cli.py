@@ -100,7 +100,7 @@ def test_every_format_prints_the_document_and_nothing_else(run: Run) -> None:
     result = run("compare", "--engines", "fake", *FAST, "--format", "json", "--quiet")
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
     document = from_json(result.stdout.encode())
-    assert (document.schema, document.argv[0]) == ("polybench.study/2", "compare")
+    assert (document.schema, document.argv[0]) == ("polybench.study/3", "compare")
     for name in FORMATS:
         shown = run("show", "last", "--format", name)
         assert (shown.returncode, shown.stderr) == (0, "")

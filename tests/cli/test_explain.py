@@ -79,7 +79,7 @@ def test_compare_measures_the_layers_of_its_explanation(own_folders: Path) -> No
 
     document = printed_json("compare", *ENGINES, *QUICK, "--explain")
     assert [layers] == list(layers.parent.iterdir())  # the saved layers apply
-    assert document["schema"] == "polybench.study/2"
+    assert document["schema"] == "polybench.study/3"
     statements = {one["text"]: one for one in document["explanation"]}
     most = next(one for text, one in statements.items() if text.startswith("Most of the difference comes from dense3"))
     assert most["evidence"] == f"layers {layers.stem}: dense3, weight gradient"

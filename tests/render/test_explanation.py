@@ -32,7 +32,7 @@ def test_breakdown_rows_add_up(explanation: ExplanationDocument) -> None:
     assert "dense0, forward 10.0 ms 1.00 ms +9.00 ms 45.0%" in lines
     assert "2 other components 3.00 ms 2.00 ms +1.00 ms 5.0%" in lines
     assert any(line.startswith("unattributed: between operations") for line in lines)
-    assert "typical step 40.0 ms 20.0 ms +20.0 ms 100.0%" in lines
+    assert "step 40.0 ms 20.0 ms +20.0 ms 100.0%" in lines
 
 
 def test_large_component_with_opposite_sign_is_shown() -> None:

@@ -9,13 +9,12 @@ import pytest
 
 from polybench.render.footnotes import footnotes, summary_sentences
 from polybench.schema.parity import ParityCheck
-from polybench.schema.resources import Allocation, Allocations, Energy, GarbageCollection, PeakComparison
+from polybench.schema.resources import Allocation, Allocations, Energy, PeakComparison
 from polybench.schema.result import (
     SINGLE_PROCESS,
     AccuracyDifference,
     BaselineComparison,
     Comparison,
-    MeanStepTime,
     Pipeline,
     Result,
     TimeToAccuracy,
@@ -136,24 +135,6 @@ def test_pipeline_throughput_is_compared_with_its_stages() -> None:
     )
     unknown_rates = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))), [])
     assert not any("alone" in note for note in unknown_rates)
-
-
-def test_garbage_collection_excluded_by_medians_has_a_note() -> None:
-    def gc_notes(gc_seconds: float, mean: float, configuration: str = "flux/cpu") -> list[str]:
-        means = MeanStepTime(mean, None)
-        comparison = BaselineComparison("torch/cpu", 0.8, None, mean_speedup=0.75, mean_ci95=(0.7, 0.8))
-        result = measured(
-            configuration, 0.02, gc=GarbageCollection(gc_seconds, 1), mean_step_time=means, vs_baseline=comparison
-        )
-        return [note for note in footnotes(study(result), []) if "garbage collection" in note]
-
-    assert gc_notes(0.001, 0.022) == [
-        "flux/cpu: garbage collection takes 1.00 ms of the mean step (22.0 ms), in rare pauses that the median"
-        " excludes; speedup of mean times: 0.75 (0.70 to 0.80)"
-    ]
-    assert gc_notes(0.001, 0.0201) == []  # every step contains a pause, so the median includes it
-    assert gc_notes(0.0001, 0.022) == []  # the difference has another cause
-    assert gc_notes(0.001, 0.022, "torch/cpu")[0].endswith("median excludes")  # the baseline itself
 
 
 def test_accuracy_excludes_unfinished_trainings() -> None:

@@ -32,7 +32,7 @@ from polybench.schema.measurements import LayersDocument, OverheadDocument, Swee
 from polybench.schema.metadata import PublishedResult
 from polybench.schema.metrics import METRICS
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
-from polybench.schema.result import MeanStepTime, Startup
+from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument, to_json
 from polybench.storage.store import Store
 from polybench.storage.summaries import summarize_document
@@ -47,8 +47,7 @@ RATIO = re.compile(r"27\.19|27\.2\b|26\.[23]|0\.0368|96\.3|3\.7%|2,[67]\d\d%")
 
 def disturbed() -> StudyDocument:
     torch = measured("torch/cpu", 0.2719, interference=BUSY, startup=Startup(0.0, 0.1, 0.0, 0.0, 0.3, 0.02))
-    pauses = {"gc": GarbageCollection(0.01, 1), "mean_step_time": MeanStepTime(0.05, (0.04, 0.06))}
-    document = study(torch, measured("tf/cpu", 0.01, **pauses))
+    document = study(torch, measured("tf/cpu", 0.01, gc=GarbageCollection(0.01, 1)))
     document.settings.prices = {"cpu": 1.0}
     source: Any = {"label": "theirs", "hardware": "", "source": "a blog", "configuration": "torch/cpu"}
     document.published = [PublishedResult(quantity="step", value=0.01, unit="s", metric="step_time", **source)]

@@ -101,7 +101,7 @@ def test_notes_explain_the_table(document: LayersDocument) -> None:
     assert "torch/cpu: unattributed 11.8 (11.7 to 11.9) ms, 23.6% of a step" in text
     assert "intervals: 95% confidence, across process runs" in text
     assert "slowdown: time beyond that of torch/cpu, in the slowest configuration" in text
-    assert "flux/cpu: garbage collection takes 3.00 ms of a mean step" in text
+    assert "flux/cpu: garbage collection takes 3.00 ms of a step" in text
     assert "torch+compile/cpu: whole step 40.0 (39.6 to 40.4) ms; no layer times, because" in text
     assert "tf/cpu: unavailable: no TensorFlow (hint: install it)" in text
     assert "the machine was busy" in text

@@ -12,7 +12,7 @@ from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 from polybench.schema.metrics import METRICS, Metric
-from polybench.schema.result import Comparison, MeanStepTime, Result, TrainedEpoch, Training
+from polybench.schema.result import Comparison, Result, TrainedEpoch, Training
 from tests.factories import WORKLOAD, measured, typical_study
 
 PUBLISHED = [
@@ -135,8 +135,7 @@ def test_different_work_is_not_compared(other: dict[str, Any], reason: list[str]
 
 
 def test_epochs_of_different_sizes_are_compared_per_item() -> None:
-    means = MeanStepTime(0.02, None)  # with the pauses of an epoch; the typical step takes 10 ms
-    small = measured("tf/cuda", 0.01, mean_step_time=means, epoch_seconds=8 * 0.02)  # of 1,024 images
+    small = measured("tf/cuda", 0.02, epoch_seconds=8 * 0.02)  # of 1,024 images
     published = published_cuda(value=39.0625, items_per_epoch=50_000)
     assert block([published], [small]).rows[0][4:] == ["tf/cuda 7.81 s", "5.00 times as long"]
     unknown = block([published_cuda(items_per_epoch=None)], [small])
@@ -194,7 +193,7 @@ def test_published_value_is_compared_with_the_fastest_matching_point_of_a_sweep(
         return found
 
     assert sweep_block(published, *points).rows[0][4:] == ["tf/cuda 1,280", "2.00 times as many"]
-    configuration = msgspec.structs.replace(points[2].configurations[0], mean_step_seconds=40 / 390)
+    configuration = msgspec.structs.replace(points[2].configurations[0], step_seconds=40 / 390)
     epochs = published_cuda(metric="epoch_time", value=80.0, unit="s", model="lenet", batch_size=128)
     found = sweep_block(epochs, msgspec.structs.replace(points[2], configurations=[configuration]))
     assert found.rows[0][4] == "tf/cuda 40.0 s"

@@ -27,7 +27,6 @@ from polybench.schema.result import (
     BaselineComparison,
     BreakEven,
     Comparison,
-    MeanStepTime,
     Result,
     Scope,
     Startup,
@@ -38,6 +37,7 @@ from polybench.schema.result import (
 )
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange
+from polybench.stats.statistics import summarize_step_times
 from tests.factories import WORKLOAD, measured, native_allocation, study, trainings, unmeasured
 
 
@@ -67,29 +67,28 @@ def test_each_gpu_is_compared_with_the_same_engine_on_the_cpu(processes: int, sc
         found = by_name[configuration].gpu_speedup
         assert (found and found.baseline) == baseline
         assert found is None or (found.speedup, found.scope) == (pytest.approx(20), scope)
-    assert by_name["torch/cpu"].vs_baseline == BaselineComparison("torch/cpu", 1.0, None, scope)
+    assert by_name["torch/cpu"].vs_baseline == BaselineComparison("torch/cpu", 1.0, None, scope, typical_speedup=1.0)
     assert by_name["torch/cpu"].gpu_speedup is by_name["flux/cuda"].gpu_speedup is None
 
 
-def test_speedup_of_means_includes_pauses_that_medians_ignore() -> None:
+def test_the_speedup_includes_pauses_that_typical_steps_leave_out() -> None:
     def configuration(name: str, steps: list[float]) -> Result:
-        means = MeanStepTime(sum(steps) / len(steps), None)
-        return measured(name, 0.01, step_times=StepTimes("step", 1, [[steps] * 2] * 2), mean_step_time=means)
+        times = [[steps] * 2] * 2
+        return measured(
+            name, 0.01, step_times=StepTimes("step", 1, times), step_time=summarize_step_times(times, "step")
+        )
 
     by_name = with_comparisons(
-        configuration("torch/cpu", [0.01] * 4),
-        configuration("flux/cpu", [0.01, 0.01, 0.01, 0.03]),
-        measured("tf/cpu", 0.01),  # has no mean step time
+        configuration("torch/cpu", [0.01] * 4), configuration("flux/cpu", [0.01, 0.01, 0.01, 0.03])
     )
-    found = by_name["flux/cpu"]
-    assert found.vs_baseline is not None
-    assert found.vs_baseline.speedup == pytest.approx(1.0)
-    assert found.vs_baseline.mean_speedup == pytest.approx(0.01 / 0.015)
-    assert found.vs_baseline.mean_ci95 == pytest.approx((0.01 / 0.015, 0.01 / 0.015))
+    found = by_name["flux/cpu"].vs_baseline
+    assert found is not None
+    assert found.speedup == pytest.approx(0.01 / 0.015)
+    assert found.ci95 == pytest.approx((0.01 / 0.015, 0.01 / 0.015))
+    assert found.typical_speedup == pytest.approx(1.0)
     baseline = by_name["torch/cpu"].vs_baseline
     assert baseline is not None
-    assert (baseline.mean_speedup, baseline.mean_ci95) == (1.0, None)
-    assert by_name["tf/cpu"].mean_step_time is None
+    assert (baseline.speedup, baseline.typical_speedup) == (1.0, 1.0)
 
 
 def test_cost_is_time_times_price_relative_to_the_baseline() -> None:
@@ -127,11 +126,11 @@ def test_points_measured_in_turns_are_compared_pair_by_pair() -> None:
         separate(0.010, 0.020),
         separate(0.020, 0.040, workload=msgspec.structs.replace(WORKLOAD, batch_size=512)),
     )
-    # Four times the items take twice as long, in each pair. Unpaired, the logs of two processes have the variance
-    # log(2)^2 / 2.
+    # Four times the items take twice as long, in each pair. Unpaired, the levels deviate by a third from their mean: a
+    # variance of 2 / 9.
     found = compare_throughput(one, two)
     assert (found.speedup, found.ci95) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
-    half = math.exp(T2 * math.log(2) / math.sqrt(2))
+    half = math.exp(T2 * math.sqrt(2) / 3)
     apart = compare_throughput(one, two, LogRatioChange(0.0, 0.0, 1.0))
     assert (apart.speedup, apart.scope) == (pytest.approx(2.0), "processes")
     assert apart.ci95 == pytest.approx((2 / half, 2 * half), rel=1e-5)
@@ -160,7 +159,7 @@ def test_every_ratio_across_memory_groups_is_marked_in_its_row() -> None:
         for metric in METRICS.values()
         if metric.text(result).endswith(" *")
     }
-    across = {"speedup", "relative_cost"}
+    across = {"speedup", "typical_speedup", "relative_cost"}
     assert marked == {
         *(("tf/cpu", name) for name in across),
         *(("torch/cuda", name) for name in (*across, "gpu_speedup")),
@@ -227,9 +226,9 @@ def test_p_values_are_corrected_for_all_sentences_of_a_table() -> None:
         None,
     ]
 
-    # Pairs with the logs of ratio 0.1 and 0.3, so t = 2 with one degree of freedom: p = 1 - 2 atan(2) / pi.
+    # A ratio of e^0.2 whose pairs deviate by -0.1 and 0.1, so t = 2 with one degree of freedom: p = 1 - 2 atan(2) / pi.
     def slower(name: str, **changes: Any) -> Result:
-        steps = [[[math.exp(-level)]] for level in (0.1, 0.3)]
+        steps = [[[math.exp(-0.2) * (1 + deviation)]] for deviation in (0.1, -0.1)]
         return measured(name, 0.01, step_times=StepTimes("step", 1, steps), **changes)
 
     baseline = measured("torch/cpu", 1.0, step_times=StepTimes("step", 1, [[[1.0]], [[1.0]]]))
@@ -284,7 +283,7 @@ def test_a_later_start_is_repaid_by_shorter_steps() -> None:
     late = Startup(0.0, 10.0, 0.0, 0.0, 0.0, 0.0)
     by_name = with_comparisons(
         measured("torch/cpu", 0.5, startup=Startup(0.0, 2.1, 0.0, 0.0, 0.0, 0.0)),
-        measured("tf/cpu", 0.25, startup=late, mean_step_time=MeanStepTime(0.375, None)),  # with pauses
+        measured("tf/cpu", 0.375, startup=late),
         measured("jax/cpu", 0.25, startup=None),
         measured("flux/cpu", 0.75, startup=late),
     )

@@ -22,7 +22,6 @@ from polybench.stats.statistics import (
     p_value,
     q_values,
     ratio,
-    ratio_of_means,
     steps_to_break_even,
     student_interval,
     summarize_step_times,
@@ -73,17 +72,23 @@ class TestSummarizeStepTimes:
         summary = summarize_step_times([[[1.0, 2.0], [3.0]], [[4.0, 10.0]]], "step")
         # Medians 1.5 and 3 are from one process, 7 is from another.
         assert summary.median == pytest.approx(math.sqrt(math.sqrt(1.5 * 3) * 7))
-        assert (summary.mean, summary.min, summary.n) == (4.0, 1.0, 5)
+        # One process has the mean 2, the other 7.
+        assert (summary.mean, summary.min, summary.n) == (4.5, 1.0, 5)
         assert summary.std == pytest.approx(np.std([1, 2, 3, 4, 10], ddof=1))
         assert summary.p05 == pytest.approx(1.2)
         assert summary.p95 == pytest.approx(8.8)
         assert summarize_step_times([[[1.0, 3.0]]], "step").std == pytest.approx(math.sqrt(2))
 
     def test_the_interval_is_over_processes(self) -> None:
-        summary = summarize_step_times([[[1.0] * 9, [1.0]], [[math.e] * 3], [[math.e**2]]], "step")
-        # Logs 0, 1, 2: mean 1, standard error 1/sqrt(3), t(2) = 4.3027.
-        half = 4.302653 / math.sqrt(3)
-        assert summary.ci95 == pytest.approx((math.exp(1 - half), math.exp(1 + half)))
+        summary = summarize_step_times([[[1.0] * 9, [1.0]], [[2.0] * 3], [[3.0]]], "step")
+        # Relative deviations -0.5, 0, 0.5: standard error 0.5 / sqrt(3), t(2) = 4.3027.
+        half = 4.302653 * 0.5 / math.sqrt(3)
+        assert summary.mean == 2.0
+        assert summary.ci95 == pytest.approx((2 * math.exp(-half), 2 * math.exp(half)))
+
+    def test_affected_rounds_are_in_the_distribution_only(self) -> None:
+        summary = summarize_step_times([[[1.0, 3.0], [50.0]]], "step", [[[1.0, 3.0], []]])
+        assert (summary.mean, summary.median, summary.n, summary.p95) == (2.0, 2.0, 3, pytest.approx(45.3))
 
     def test_the_interval_of_one_process_is_over_rounds(self) -> None:
         assert summarize_step_times([[[1.0], [1.1], [1.2]]], "step").ci95 is not None
@@ -107,7 +112,8 @@ class TestSummarizeStepTimes:
         assert summary.p95 is not None
         assert summary.min <= summary.p05 <= summary.p95
         largest = max(second for process in step_times for one in process for second in one)
-        assert summary.min * (1 - 1e-12) <= summary.median <= largest * (1 + 1e-12)
+        for value in (summary.mean, summary.median):
+            assert summary.min * (1 - 1e-12) <= value <= largest * (1 + 1e-12)
 
     @given(nested)
     @example([[[1.0] * 9], [[1.1]], [[1.12]], [[1.12]], [[1.12]]])  # the median of all step times is outside
@@ -115,17 +121,12 @@ class TestSummarizeStepTimes:
         summary = summarize_step_times(step_times, "step")
         if summary.ci95:
             low, high = summary.ci95
-            assert low * (1 - 1e-12) <= summary.median <= high * (1 + 1e-12)
+            assert low * (1 - 1e-12) <= summary.mean <= high * (1 + 1e-12)
 
-    @given(nested, st.data())
-    def test_the_ratio_of_two_medians_is_the_speedup(self, one: Nested, data: st.DataObject) -> None:
-        # Effects of rounds move the medians of rounds and the medians of their ratios differently.
-        factors = [data.draw(st.floats(0.1, 10)) for _ in one]
-        two = [
-            [[factor * second for second in part] for part in process]
-            for factor, process in zip(factors, one, strict=True)
-        ]
-        found = summarize_step_times(one, "step").median / summarize_step_times(two, "step").median
+    @given(st.lists(st.tuples(rounds, rounds), min_size=2, max_size=4))
+    def test_the_ratio_of_two_step_times_is_the_speedup(self, pairs: list[tuple[Nested, Nested]]) -> None:
+        one, two = map(list, zip(*pairs, strict=True))
+        found = summarize_step_times(one, "step").mean / summarize_step_times(two, "step").mean
         assert found == pytest.approx(ratio(one, two).speedup)
 
 
@@ -134,8 +135,7 @@ class TestMeanStep:
         paused = [[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 5.0, 1.0, 1.0]], [[1.0, 1.0, 2.0, 1.0]] * 3]
         assert mean_step(paused)[0] == pytest.approx((16 / 12 + 1.25) / 2)
         assert summarize_step_times(paused, "step").median == 1.0
-        assert ratio_of_means([[[2.0]], [[3.0]]], paused)[0] == pytest.approx(2.5 / mean_step(paused)[0])
-        assert ratio([[[1.25]], [[1.25]]], paused).speedup == pytest.approx(1.25)
+        assert ratio([[[2.0]], [[3.0]]], paused).speedup == pytest.approx(2.5 / mean_step(paused)[0])
 
     def test_its_interval_is_over_processes(self) -> None:
         levels = [1.0, 1.1, 1.3]
@@ -150,28 +150,13 @@ class TestMeanStep:
         assert mean_step([[[1.0, 2.0]]]) == (1.5, None)
         assert mean_step([[[1.0], [3.0]], [[5.0]]])[0] == 3.5
 
-    @given(nested, nested)
-    def test_the_ratio_of_means_is_the_inverse_of_its_inverse(self, one: Nested, two: Nested) -> None:
-        (value, interval), (inverse, inverse_interval) = ratio_of_means(one, two), ratio_of_means(two, one)
-        assert value == pytest.approx(1 / inverse)
-        if interval and inverse_interval and math.isfinite(interval[1] * inverse_interval[1]):
-            assert interval == pytest.approx((1 / inverse_interval[1], 1 / inverse_interval[0]))
-
-    def test_effects_that_both_have_cancel(self) -> None:
-        one = [[[level]] for level in (1.0, 1.2, 1.5)]
-        value, interval = ratio_of_means(scaled(one, 2.0), one)
-        assert (value, interval) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
-
     def test_no_step_times_are_an_error(self) -> None:
         calls = (mean_step, [[[]]]), (typical_step, [[]])
         for call, *arguments in calls:
             with pytest.raises(ValueError, match=r"^no step times$"):
                 call(*arguments)
-        for call in (ratio_of_means, compare_turns):
-            with pytest.raises(ValueError, match=r"^no process was measured for both configurations$"):
-                call([[[1.0]]], [])
         with pytest.raises(ValueError, match=r"^no process was measured for both configurations$"):
-            ratio_of_means([[[1.0]], []], [[], [[1.0]]])
+            compare_turns([[[1.0]]], [])
 
 
 class TestCorrection:
@@ -196,26 +181,35 @@ class TestRatio:
         baseline = [[[2.0], [4.0]], [[1.0], [1.0]]]
         other = [[[1.0], [1.0]], [[1.0], [1.0]]]
         found = ratio(baseline, other)
-        # Process means of the logs: 1.5 log 2 and 0; t(1) = 12.7062.
-        centre = 0.75 * math.log(2)
-        half = 12.706205 * (1.5 * math.log(2) / math.sqrt(2)) / math.sqrt(2)
-        assert found.speedup == pytest.approx(math.exp(centre))
-        assert found.ci95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)))
+        # Process means 3 and 1, and 1 and 1: deviations 0.5 and -0.5 relative to the mean 2; t(1) = 12.7062.
+        half = 12.706205 * 0.5
+        assert found.speedup == 2
+        assert found.ci95 == pytest.approx((2 * math.exp(-half), 2 * math.exp(half)))
         assert found.scope == "processes"
-        assert found.p_value == p_value([1.5 * math.log(2), 0.0])
+        assert found.p_value == pytest.approx(p_value([math.log(2) + 0.5, math.log(2) - 0.5]))
 
-    def test_an_outlying_round_does_not_move_it(self) -> None:
+    def test_effects_that_both_have_cancel(self) -> None:
+        one = [[[level]] for level in (1.0, 1.2, 1.5)]
+        found = ratio(scaled(one, 2.0), one)
+        assert (found.speedup, found.ci95) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
+
+    def test_a_burst_moves_the_mean_but_not_the_typical_step(self) -> None:
         unaffected = [[[1.0]] * 5, [[1.1]] * 5]
         burst = [[[1.0], [30.0], [1.0], [1.0], [1.0]], [[1.1]] * 5]
-        assert ratio(burst, unaffected) == ratio(unaffected, unaffected)
+        assert ratio(burst, unaffected).speedup == pytest.approx((34 / 5 + 1.1) / 2.1)
         assert typical_step(burst) == typical_step(unaffected)
 
-    def test_only_rounds_of_both_are_paired(self) -> None:
-        baseline = [[[2.0], [2.0], [50.0]], [[2.0]], [[99.0]]]
-        other = [[[1.0], [1.0]], [[1.0], [7.0]]]
+    def test_all_rounds_of_processes_that_both_have_count(self) -> None:
+        baseline = [[[2.0], [2.0], [5.0]], [[3.0]], [[99.0]]]
+        other = [[[1.0], [], [2.0]], [[1.5], [1.5]]]
         found = ratio(baseline, other)
         assert found.speedup == pytest.approx(2)
         assert found.ci95 == pytest.approx((2, 2))
+
+    def test_rounds_of_one_process_form_pairs(self) -> None:
+        found = ratio([[[2.0], [9.0], [4.0]]], [[[1.0], [], [2.0]]])
+        assert (found.speedup, found.ci95) == (2, pytest.approx((2, 2)))
+        assert ratio([[[2.0], []]], [[[], [1.0]]]) == Ratio(2.0, None, "single_process")
 
     def test_one_process_has_the_scope_single_process(self) -> None:
         found = ratio([[[2.0], [2.2]]], [[[1.0], [1.0]]])
@@ -225,9 +219,9 @@ class TestRatio:
     def test_one_round_has_no_interval(self) -> None:
         assert ratio([[[2.0]]], [[[1.0]]]) == Ratio(2.0, None, "single_process")
 
-    @pytest.mark.parametrize(("one", "two"), [([], [[[1.0]]]), ([[[1.0]]], [[]]), ([[[], [1.0]]], [[[1.0]]])])
-    def test_no_common_round_is_an_error(self, one: Nested, two: Nested) -> None:
-        with pytest.raises(ValueError, match=r"^no round was measured for both configurations$"):
+    @pytest.mark.parametrize(("one", "two"), [([], [[[1.0]]]), ([[[1.0]]], [[]]), ([[[1.0]], []], [[], [[1.0]]])])
+    def test_no_common_process_is_an_error(self, one: Nested, two: Nested) -> None:
+        with pytest.raises(ValueError, match=r"^no process was measured for both configurations$"):
             ratio(one, two)
 
     @given(nested, nested)
@@ -345,19 +339,20 @@ class TestBreakEven:
 
 
 def test_turns_are_compared_pair_by_pair() -> None:
-    """The logs of the pairs' ratios are log 2 and 2 log 2: standard error log(2) / 2, and t(1) = 12.7062."""
-    found = compare_turns([[[2.0], [2.0], [9.0]], [[8.0]], [[99.0]]], [[[1.0]], [[2.0]]])
-    half = 12.706205 * math.log(2) / 2
-    interval = math.exp(1.5 * math.log(2) - half), math.exp(1.5 * math.log(2) + half)
-    assert found == Ratio(pytest.approx(2**1.5), pytest.approx(interval), "processes")
+    """Relative to the means 6 and 1.5, the levels deviate by -1/3 and 1/3 in both: the ratio is certain."""
+    found = compare_turns([[[3.0], [3.0], [6.0]], [[8.0]], [[99.0]]], [[[1.0]], [[2.0]]])
+    assert found == Ratio(pytest.approx(4.0), pytest.approx((4.0, 4.0)), "processes")
+    apart = compare_turns([[[4.0]], [[8.0]]], [[[2.0]], [[1.0]]])  # deviations -1/3 - 1/3 and 1/3 + 1/3, t(1) = 12.7062
+    half = 12.706205 * 2 / 3
+    assert apart.ci95 == pytest.approx((4 * math.exp(-half), 4 * math.exp(half)))
     assert compare_turns([[[2.0]]], [[[1.0]]]) == Ratio(pytest.approx(2.0), None, "single_process")
     assert compare_turns([[[2.0]]], [[[8.0]]], work=16.0).speedup == pytest.approx(4.0)
 
 
 def test_a_ratio_of_means_is_within_its_interval() -> None:
-    ratio, interval = ratio_of_means([[[0.03]], [[0.031]], [[0.029]]], [[[0.01]], [[0.0101]], [[0.0102]]])
-    assert interval is not None
-    assert 2 < interval[0] < ratio < interval[1] < 4
+    found = ratio([[[0.03]], [[0.031]], [[0.029]]], [[[0.01]], [[0.0101]], [[0.0102]]])
+    assert found.ci95 is not None
+    assert 2 < found.ci95[0] < found.speedup < found.ci95[1] < 4
 
 
 def test_q_values_limit_the_false_discovery_rate() -> None:

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
     (tmp_path / "nowhere.json").symlink_to(tmp_path / "none")
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "deep.json").write_text("[" * 1_000_000)
-    (tmp_path / "deep_inside.json").write_text('{"schema": "polybench.study/2", "x": ' + '{"a":' * 1_000_000)
+    (tmp_path / "deep_inside.json").write_text('{"schema": "polybench.study/3", "x": ' + '{"a":' * 1_000_000)
     (tmp_path / "infinite.json").write_text('{"schema": 1e999}')
     (tmp_path / "no_text.json").write_bytes(b'{"schema": "\xff\xfe"}')
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/z\xff.json")).write_text("{}")
