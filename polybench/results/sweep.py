@@ -28,10 +28,10 @@ from polybench.schema.measurements import (
 )
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.resources import Cost
-from polybench.schema.result import SINGLE_PROCESS, Interval, Result, status_fields
+from polybench.schema.result import SIGNIFICANCE_LEVEL, SINGLE_PROCESS, Interval, Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
-from polybench.stats.statistics import process_means
+from polybench.stats.statistics import p_value_of_interval, process_means
 
 KNEE_FRACTION = 0.9
 """Fraction of the best throughput that defines the knee: the smallest value that reaches it."""
@@ -213,12 +213,26 @@ def _with_ties(
     value: Callable[[_Measured], float],
     compare: Callable[[_Measured, _Measured], Interval | None],
 ) -> list[_Measured]:
-    """Return the best point, then all whose interval against it contains 1; none for single processes."""
+    """Return the best point, then all that do not differ from it significantly; none for single processes.
+
+    The best of equal points is the one that chance favours, so its distance from the worst is the range of all of
+    them: the p-values are corrected for all pairs of points (Bonferroni).
+    """
     if not measured:
         return []
     best = max(measured, key=value)
-    intervals = ((one, compare(best, one)) for one in measured if one is not best)
-    return [best, *(one for one, interval in intervals if interval and interval[0] <= 1 <= interval[1])]
+    pairs = len(measured) * (len(measured) - 1) // 2
+    ties = [best]
+    for one in measured:
+        interval = compare(best, one) if one is not best else None
+        freedom = min(_processes(best.result), _processes(one.result)) - 1
+        if interval and pairs * p_value_of_interval(interval, freedom) >= SIGNIFICANCE_LEVEL:
+            ties.append(one)
+    return ties
+
+
+def _processes(result: Result) -> int:
+    return sum(map(any, unaffected_step_times(result)))
 
 
 def _inconclusive_reason(measured: Sequence[_Measured]) -> str | None:

@@ -141,6 +141,17 @@ def p_value(levels: Sequence[float]) -> float | None:
     return 2 * float(stdtr(degrees_of_freedom, -abs(mean) / error)) if error else float(mean == 0)
 
 
+def p_value_of_interval(interval: Interval, degrees_of_freedom: int) -> float:
+    """Return Student's p-value of a ratio of 1, from the ratio's 95 % interval."""
+    from scipy.special import stdtr
+
+    low, high = map(math.log, interval)
+    if low == high:
+        return float(low == 0)
+    error = (high - low) / 2 / student_quantile(degrees_of_freedom)
+    return 2 * float(stdtr(degrees_of_freedom, -abs(low + high) / 2 / error))
+
+
 def correct_p_values(p_values: Sequence[float]) -> list[float]:
     """Return p-values for which the chance of any false rejection is the significance level.
 
