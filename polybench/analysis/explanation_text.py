@@ -57,7 +57,7 @@ def pair_statements(
     yield from _page_faults(baseline, other)
     startup = pair.breakdown("start")
     if startup is not None:
-        yield from _startup(pair, startup, baseline, other)
+        yield _startup(pair, startup, baseline, other)
 
 
 def _difference(pair: ExplainedComparison) -> Statement:
@@ -133,9 +133,9 @@ def _collector(result: Result) -> Statement:
 
 
 def _unattributed(breakdown: Breakdown, source: str) -> Statement:
-    unattributed = {one.name: one.difference_seconds for one in breakdown.unattributed}
+    unattributed = {one.name: one for one in breakdown.unattributed}
     between_operations, between_measurements = (
-        units.format_signed_seconds(unattributed[name]) for name in (BETWEEN_OPERATIONS, MEASUREMENT_DIFFERENCE)
+        _signed(unattributed[name]) for name in (BETWEEN_OPERATIONS, MEASUREMENT_DIFFERENCE)
     )
     outside = [
         one
@@ -145,12 +145,11 @@ def _unattributed(breakdown: Breakdown, source: str) -> Statement:
     seconds = breakdown.seconds - sum(one.seconds or 0.0 for one in outside)
     baseline_seconds = breakdown.baseline_seconds - sum(one.baseline_seconds or 0.0 for one in outside)
     return Statement(
-        text=f"All components together explain {breakdown.explained_fraction or 0.0:.0%} of the difference."
-        f" Unattributed: {between_operations} between operations, and {between_measurements} between this"
+        text=f"Unattributed: {between_operations} between operations, and {between_measurements} between this"
         f" study and the layers document, whose steps took {units.format_seconds(seconds)} and"
         f" {units.format_seconds(baseline_seconds)}.",
         evidence=f"{source}: unattributed_seconds",
-        seconds=sum(unattributed.values()),
+        seconds=sum(one.difference_seconds for one in breakdown.unattributed),
     )
 
 
@@ -205,14 +204,14 @@ def _page_faults(baseline: Result, other: Result) -> Iterator[Statement]:
     )
 
 
-def _startup(pair: ExplainedComparison, breakdown: Breakdown, baseline: Result, other: Result) -> Iterator[Statement]:
+def _startup(pair: ExplainedComparison, breakdown: Breakdown, baseline: Result, other: Result) -> Statement:
     assert other.startup is not None
     assert baseline.startup is not None
     phases = ", ".join(
         f"{one.name} {units.format_signed_seconds(one.difference_seconds)}" for one in breakdown.components
     )
     is_longer = breakdown.difference_seconds >= 0
-    yield Statement(
+    return Statement(
         text=f"The cold start of {pair.configuration} is"
         f" {units.format_seconds(abs(breakdown.difference_seconds))} {'longer' if is_longer else 'shorter'}:"
         f" {units.format_seconds(other.startup.cold_start_seconds)} vs."
@@ -221,12 +220,6 @@ def _startup(pair: ExplainedComparison, breakdown: Breakdown, baseline: Result, 
         evidence="cold_start",
         seconds=breakdown.difference_seconds,
     )
-    late, early = (other, baseline) if is_longer else (baseline, other)
-    break_even = [one for one in late.break_even_steps if one.baseline == early.configuration]
-    if break_even:
-        steps = break_even[0].steps
-        effect = "never pays off" if steps is None else f"pays off after {units.format_count(steps)} steps"
-        yield Statement(text=f"The longer cold start of {late.configuration} {effect}.", evidence="break_even_steps")
 
 
 def _both(times: ExplainedComparison | Breakdown | Component) -> str:
@@ -239,6 +232,13 @@ def _same_direction(component: Component, breakdown: Breakdown) -> bool:
 
 def _longer(seconds: float) -> str:
     return "longer" if seconds >= 0 else "less"
+
+
+def _signed(component: Component) -> str:
+    """Format a difference with its sign and its interval."""
+    texts = map(units.format_signed_seconds, component.ci95 or ())
+    interval = " to ".join(texts)
+    return units.format_signed_seconds(component.difference_seconds) + (f" ({interval})" if interval else "")
 
 
 def _amount(seconds: float, interval: tuple[float, float] | None) -> str:

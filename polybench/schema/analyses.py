@@ -267,12 +267,6 @@ class Breakdown(msgspec.Struct, kw_only=True):
     sources: list[str] = []
     """IDs of the other documents that were used."""
 
-    @property
-    def explained_fraction(self) -> float | None:
-        """Fraction of the difference that the components explain; None for a difference of 0."""
-        explained = sum(component.difference_seconds for component in self.components)
-        return explained / self.difference_seconds if self.difference_seconds else None
-
 
 class ExplainedComparison(msgspec.Struct, kw_only=True):
     """A configuration compared with the baseline; `difference_seconds` is positive if its step is longer."""
