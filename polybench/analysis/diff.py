@@ -47,6 +47,8 @@ _HOST = ("hostname", "os", "cpu", "cores", "threads", "memory_bytes", "gpus", "c
 _NOTABLE_PEAK_CHANGE = 0.05
 """Relative change of a peak that is reported, equal to `schema.measurements.MAX_DRIFT`."""
 
+DIFFERENCES: tuple[Verdict, ...] = ("faster", "slower")
+
 SIGNIFICANCE_LEVEL = 0.05
 """Expected fraction of false verdicts among all verdicts of a difference."""
 
@@ -68,11 +70,11 @@ def diff(
 ) -> DiffDocument:
     """Compare each configuration of A with the one of the same name in B.
 
-    A configuration is faster or slower if its ratio exceeds the tolerance and its interval excludes 1. The
-    level of the interval limits the rate of false verdicts among many rows. The mean change of all other engines on
-    the same device, whose versions did not change, is attributed to the machine. Intervals contain the spread between
-    studies of this machine, estimated from its `saved` ones. With `same_machine`, both host names belong to one
-    machine, as with containers.
+    A configuration is faster or slower if its ratio exceeds the tolerance and its interval excludes 1, and does not
+    differ if the interval lies within the tolerance. The level of the interval limits the rate of false verdicts among
+    many rows. The mean change of all other engines on the same device, whose versions did not change, is attributed to
+    the machine. Intervals contain the spread between studies of this machine, estimated from its `saved` ones. With
+    `same_machine`, both host names belong to one machine, as with containers.
     """
     results_b = {result.configuration: result for result in b.results}
     names_a = {result.configuration for result in a.results}
@@ -91,7 +93,7 @@ def diff(
         changed=changed,
         rows=rows,
         warnings=[
-            *([f"inconclusive: {machine}"] if machine else []),
+            *([f"cannot tell: {machine}"] if machine else []),
             *machine_warnings(rows),
             *_suggest_versions(rows, tolerance),
         ],
@@ -125,7 +127,7 @@ def _candidate(
     row = _row(result_a, reason, step_seconds=seconds, changed=result_changes(result_a, result_b))
     if different:
         return _Compared(row)
-    row = msgspec.structs.replace(row, verdict="inconclusive")
+    row = msgspec.structs.replace(row, verdict="cannot tell")
     step_times = unaffected_step_times(result_a), unaffected_step_times(result_b)
     one, two = map(process_log_means, step_times)
     row = msgspec.structs.replace(row, ratio=math.exp(fmean(one) - fmean(two)))
@@ -276,19 +278,30 @@ def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[
         if not row.changed and row.ratio is not None:
             # Nothing is known to have changed. If a control changed, its correction must not create a verdict.
             differs = differs and math.log(row.ratio) / limit > 1
-        verdict: Verdict = ("faster" if change.log > 0 else "slower") if differs else "no difference"
-        reason = units.describe_too_wide(row.corrected_ci95 or row.ci95)
-        if reason and not differs:
-            verdict = "inconclusive"
-        yield msgspec.structs.replace(row, verdict=verdict, q_value=rate, reason=None if differs else reason)
+        verdict: Verdict = "faster" if change.log > 0 else "slower"
+        reason = None
+        if not differs:
+            is_known = _largest_change(row) <= tolerance
+            verdict, reason = ("no difference", None) if is_known else ("cannot tell", _describe(row))
+        yield msgspec.structs.replace(row, verdict=verdict, q_value=rate, reason=reason)
+
+
+def _describe(row: DiffRow) -> str:
+    """Describe the changes of the step time that the interval of the verdict contains."""
+    return "between {} and {}".format(*map(_describe_change, row.corrected_ci95 or row.ci95 or (1.0, 1.0)))
+
+
+def _describe_change(ratio: float) -> str:
+    """0.5 -> "2 times as long", 0.8 -> "25% slower", 1.25 -> "20% faster", in the time of a step."""
+    if ratio <= 0.5:
+        return f"{units.format_number(1 / ratio)} times as long"
+    return f"{100 * abs(1 / ratio - 1):.2g}% {'faster' if ratio > 1 else 'slower'}"
 
 
 def _suggest_versions(rows: Sequence[DiffRow], tolerance: float) -> Iterator[str]:
     """Suggest to measure side by side if a row that changed may differ by more than the tolerance."""
-    judged = [row for row in rows if row.q_value is not None]
-    undecided = [
-        row for row in judged if row.verdict == "inconclusive" or (row.changed and row.verdict == "no difference")
-    ]
+    judged = [row for row in rows if row.q_value is not None and row.verdict == "cannot tell"]
+    undecided = [row for row in judged if row.changed or units.describe_too_wide(row.corrected_ci95 or row.ci95)]
     open_change = max(map(_largest_change, undecided), default=0.0)
     if open_change > tolerance:
         yield (
@@ -308,7 +321,7 @@ def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:
     """Warn for each device if all engines changed in the same way, or if drift cannot be ruled out."""
     by_device: dict[str, list[DiffRow]] = {}
     for row in rows:
-        if row.reason is None and row.ratio and row.ci95:
+        if row.q_value is not None and row.ratio and row.ci95:
             by_device.setdefault(row.device, []).append(row)
     return [text for device, compared in by_device.items() for text in _device_warnings(device, compared)]
 
@@ -325,12 +338,12 @@ def _device_warnings(device: str, rows: Sequence[DiffRow]) -> list[str]:
             " the machine or something that all engines share probably changed; measure both side by side to"
             " find out"
         ]
-    if any(row.verdict != "no difference" and not row.controls for row in rows):
+    if any(row.verdict in DIFFERENCES and not row.controls for row in rows):
         return [
             f"no other engine on {device} is unchanged between the studies, so a change of the machine cannot"
             " be distinguished from one of the engine; measure both side by side, or add another engine"
         ]
-    if any(row.verdict != "no difference" and not row.changed and len(row.controls) == 1 for row in rows):
+    if any(row.verdict in DIFFERENCES and not row.changed and len(row.controls) == 1 for row in rows):
         return [
             f"only two engines on {device} are unchanged between the studies, so a change of one of them cannot be"
             " distinguished from a change of the other; add another engine"

@@ -69,7 +69,7 @@ def parse_conditions(texts: list[str]) -> dict[str, float]:
 
 def _exit_code(document: DiffDocument, conditions: dict[str, float]) -> int:
     """Return 1 if a row meets a condition, else 4 if no row has a verdict, else 0."""
-    compared = [row for row in document.rows if row.reason is None]
+    compared = [row for row in document.rows if row.verdict in ("faster", "slower", "no difference")]
     failed = [
         row for row in compared if row.verdict in conditions and _change(row.corrected_ratio) >= conditions[row.verdict]
     ]

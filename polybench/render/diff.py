@@ -92,7 +92,7 @@ def _format_value(name: str, value: Any) -> str:
 def _row(row: DiffRow, corrected_columns: int) -> list[str]:
     seconds = ["" if value is None else units.format_seconds(value) for value in row.step_seconds]
     ratio = "" if row.ratio is None else units.format_with_ci(row.ratio, row.ci95)
-    ratio = units.mark_inconclusive(ratio, row.reason)
+    ratio = units.mark_inconclusive(ratio, row.reason if row.q_value is None else None)
     corrected = (
         units.format_with_ci(row.corrected_ratio, row.corrected_ci95) if row.controls and row.corrected_ratio else ""
     )

@@ -17,8 +17,9 @@ from polybench.schema.result import ConfigurationStatus, Interval
 ENOUGH_REPETITIONS = 5
 """Number of repetitions from which the spread between studies is estimated without an assumption."""
 
-Verdict = Literal["faster", "slower", "no difference", "not comparable", "inconclusive"]
-"""Different work is not comparable; the same work is inconclusive if the measurements support no conclusion."""
+Verdict = Literal["faster", "slower", "no difference", "cannot tell", "not comparable"]
+"""Different work is not comparable. No difference above the tolerance is known only if the interval lies within it;
+otherwise the measurements cannot tell."""
 Changed = dict[str, tuple[Any, Any]]
 """Name of each difference, with both values; null means absent."""
 
@@ -65,7 +66,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     verdict: Verdict
     reason: str | None = None
-    """Reason why the two are not comparable, or why the ratio is inconclusive."""
+    """Reason why the two are not comparable, or what the measurements cannot tell."""
     step_seconds: tuple[Seconds | None, Seconds | None] = (None, None)
     ratio: Positive | None = None
     ci95: Interval | None = None

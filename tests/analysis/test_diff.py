@@ -48,7 +48,7 @@ def both(seconds: float, **changes: Any) -> StudyDocument:
 def test_change_of_one_engine_is_detected() -> None:
     found = diff(both(0.0100), both(0.0140, versions={"torch": "2.13.0"}))
     torch, tf = found.rows
-    assert (torch.verdict, tf.verdict) == ("slower", "no difference")
+    assert (torch.verdict, tf.verdict) == ("slower", "cannot tell")
     assert (torch.controls, tf.controls) == (["tf/cpu"], [])
     assert torch.ratio == pytest.approx(1 / 1.4, rel=1e-3)
     assert torch.ci95 is not None
@@ -61,10 +61,21 @@ def test_change_of_one_engine_is_detected() -> None:
     assert faster.verdict == "faster"
 
 
-def test_change_within_the_tolerance_is_no_difference() -> None:
+def test_there_is_no_difference_only_if_the_interval_lies_within_the_tolerance() -> None:
     one, two = both(0.0100), both(0.0140)
     assert diff(one, two, 0.01).rows[0].verdict == "slower"
-    assert diff(one, two, 0.41).rows[0].verdict == "no difference"
+    torch, torch_within = (diff(one, two, tolerance).rows[0] for tolerance in (0.41, 1.0))
+    assert (torch.verdict, torch.reason) == ("cannot tell", "between 71% slower and 15% slower")
+    assert (torch_within.verdict, torch_within.reason) == ("no difference", None)
+
+
+@pytest.mark.parametrize("others", [(), ("tf/cpu",)])
+def test_a_slower_engine_is_slower_or_cannot_be_told(others: tuple[str, ...]) -> None:
+    one, two = (
+        study(measured("torch/cpu", seconds, versions={"torch": version}), *(measured(name, 0.02) for name in others))
+        for seconds, version in ((0.010, "1"), (0.012, "2"))
+    )
+    assert diff(one, two).rows[0].verdict in ("slower", "cannot tell")
 
 
 def slow_down(document: StudyDocument, factor: float) -> StudyDocument:
@@ -83,7 +94,7 @@ def with_step_times(result: Result, seconds: list[list[list[float]]]) -> Result:
 
 def test_versions_is_suggested_if_a_change_may_be_larger_than_the_tolerance() -> None:
     found = diff(both(0.0100), both(0.0103, versions={"torch": "2.13.0"}))
-    assert only_row_of(found, "torch/cpu").verdict == "no difference"
+    assert only_row_of(found, "torch/cpu").verdict == "cannot tell"
     (text,) = [text for text in found.warnings if "polybench versions" in text]
     low, high = only_row_of(found, "torch/cpu").corrected_ci95 or (0.0, 0.0)
     assert f"changes of up to {100 * (max(high, 1 / low) - 1):.2g}% open" in text
@@ -112,7 +123,7 @@ def test_drift_of_a_device_is_estimated_from_its_own_configurations() -> None:
     slow_cpu, slow_cuda = (slow_down(study(*configurations), 1.4).results for configurations in (cpu, cuda))
     for after, device in ((study(*slow_cpu, *cuda), "cpu"), (study(*cpu, *slow_cuda), "cuda")):
         found = diff(study(*cpu, *cuda), after)
-        assert {row.verdict for row in found.rows} == {"no difference"}
+        assert {row.verdict for row in found.rows} == {"cannot tell"}
         for row in found.rows:
             assert row.machine_drift_ratio == pytest.approx(1 / 1.4 if row.device == device else 1.0)
         (text,) = found.warnings
@@ -122,7 +133,7 @@ def test_drift_of_a_device_is_estimated_from_its_own_configurations() -> None:
 @pytest.mark.parametrize("others", [[], [measured("tf/cuda", 0.002)]], ids=["no other engine", "another device"])
 def test_drift_is_unknown_without_another_engine_on_the_device(others: list[Result]) -> None:
     found = diff(study(measured("torch/cpu", 0.01), *others), study(measured("torch/cpu", 0.012), *others))
-    assert [row.verdict for row in found.rows] == ["slower", "no difference"][: 1 + len(others)]
+    assert [row.verdict for row in found.rows] == ["slower", "cannot tell"][: 1 + len(others)]
     assert {row.machine_drift_ratio for row in found.rows} == {None}
     (text,) = found.warnings
     assert text.startswith("no other engine on cpu is unchanged between the studies")
@@ -162,12 +173,12 @@ def test_the_interval_contains_the_own_shifts_of_the_controls(controls: int) -> 
 
 def test_engine_slower_than_the_machine_drift_is_slower() -> None:
     found = diff(both(0.01), slow_down(both(0.015), 1.4))
-    assert [row.verdict for row in found.rows] == ["slower", "no difference"]
+    assert [row.verdict for row in found.rows] == ["slower", "cannot tell"]
     assert found.rows[0].machine_drift_ratio == pytest.approx(1 / 1.4)
 
 
 @pytest.mark.parametrize(
-    ("drifts", "verdict"), [((1.2, 1.2), "slower"), ((1.05, 1.35), "no difference"), ((0.75, 1.35), "no difference")]
+    ("drifts", "verdict"), [((1.2, 1.2), "slower"), ((1.05, 1.35), "cannot tell"), ((0.75, 1.35), "cannot tell")]
 )
 def test_the_mean_change_of_the_other_engines_is_attributed_to_the_machine(
     drifts: tuple[float, float], verdict: str
@@ -203,7 +214,7 @@ def test_repetitions_tell_how_much_studies_of_the_machine_differ() -> None:
     nothing, steady, unsteady = (
         only_row(diff(one, two, saved=saved)) for saved in ((), saved_studies(*[0.0] * 6), saved_studies(*SHIFTS))
     )
-    assert [row.verdict for row in (nothing, steady, unsteady)] == ["slower", "slower", "no difference"]
+    assert [row.verdict for row in (nothing, steady, unsteady)] == ["slower", "slower", "cannot tell"]
     spreads = [row.spread for row in (nothing, steady, unsteady) if row.spread]
     assert [spread.repetitions for spread in spreads] == [0, 6, 6]
     assert [spread.std for spread in spreads] == pytest.approx([ASSUMED_STD, 0.0, 0.085], abs=0.01)
@@ -225,7 +236,7 @@ def test_a_shift_that_all_engines_share_is_no_part_of_what_remains() -> None:
 
 def test_two_unchanged_engines_do_not_tell_which_of_them_changed() -> None:
     found = diff(both(0.0100), both(0.0130))
-    assert [row.verdict for row in found.rows] == ["slower", "no difference"]
+    assert [row.verdict for row in found.rows] == ["slower", "cannot tell"]
     (text,) = found.warnings
     assert text.startswith("only two engines on cpu are unchanged between the studies")
 
@@ -286,7 +297,7 @@ def test_different_workloads_are_not_comparable(name: str, value: Any) -> None:
     assert found.changed[RENAME.get(name, name)][1] == value
     assert only_row(found).ratio is None
     one.settings.data_sha256 = "f" * 64
-    assert only_row(diff(one, one)).verdict == "no difference"
+    assert only_row(diff(one, one)).verdict == "cannot tell"
     assert only_row(diff(one, study(measured("torch/cpu", 0.02)))).reason == "different images"
 
 
@@ -302,12 +313,12 @@ def test_different_host_has_a_ratio_and_a_warning_but_no_verdict() -> None:
     one, two = both(0.01), both(0.02)
     two.host.hostname = "elsewhere"
     found = diff(one, two)
-    assert {row.verdict for row in found.rows} == {"inconclusive"}
+    assert {row.verdict for row in found.rows} == {"cannot tell"}
     assert found.rows[0].ratio == pytest.approx(0.5)
-    assert found.warnings[0] == "inconclusive: different machine: hostname is host in A, elsewhere in B"
+    assert found.warnings[0] == "cannot tell: different machine: hostname is host in A, elsewhere in B"
     assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
     two.host.cores = 64
-    assert diff(one, two, same_machine=True).rows[0].verdict == "inconclusive"
+    assert diff(one, two, same_machine=True).rows[0].verdict == "cannot tell"
 
 
 def test_anonymous_hosts_may_be_different_machines() -> None:
@@ -316,40 +327,40 @@ def test_anonymous_hosts_may_be_different_machines() -> None:
     for host in ("host", UNKNOWN_HOST):
         one.host.hostname = host
         found = diff(one, two)
-        assert {row.verdict for row in found.rows} == {"inconclusive"}
-        assert found.warnings[0].startswith("inconclusive: an anonymous study may come from another machine")
+        assert {row.verdict for row in found.rows} == {"cannot tell"}
+        assert found.warnings[0].startswith("cannot tell: an anonymous study may come from another machine")
         reason, counts = verdicts(found).notes
         assert reason == f"torch/cpu, tf/cpu: {found.warnings[0]}"
-        assert counts.startswith("2 inconclusive")
+        assert counts.startswith("2 cannot tell")
         assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
 
 
 def test_verdict_requires_several_unaffected_processes() -> None:
     one = study(measured("torch/cpu", 0.01))
     row = only_row(diff(one, study(measured("torch/cpu", 0.02, processes=1))))
-    assert row.verdict == "inconclusive"
+    assert row.verdict == "cannot tell"
     assert "only one process in B" in str(row.reason)
     assert row.ratio == pytest.approx(0.5, rel=0.02)
     empty = with_step_times(measured("torch/cpu", 0.02), [[[0.02]], [[]]])  # an interrupted study
     row = only_row(diff(one, study(empty)))
-    assert row.verdict == "inconclusive"
+    assert row.verdict == "cannot tell"
     assert "only one process in B" in str(row.reason)
     interference = Interference(blocks=[[BLOCK]], blocks_affected=1)
     row = only_row(diff(one, study(measured("torch/cpu", 0.02, interference=interference))))
     assert row.reason == "interference affected 1 of 1 timing blocks of torch/cpu in B"
 
 
-def test_an_interval_that_excludes_nothing_is_inconclusive() -> None:
+def test_an_interval_that_excludes_nothing_cannot_tell() -> None:
     one = study(measured("torch/cpu", 0.01))
     wild = study(with_step_times(measured("torch/cpu", 0.01), [[[0.001]], [[0.01]], [[0.1]]]))
     row = only_row(diff(one, wild))
-    assert row.verdict == "inconclusive"
-    assert str(row.reason).startswith("the interval is too wide: ")
+    assert row.verdict == "cannot tell"
+    assert row.reason == "between 141 times as long and 90% faster"
 
 
 def test_configurations_of_only_one_study_are_named() -> None:
     found = diff(both(0.01), study(unmeasured("flux/cpu", "unavailable", "no Julia"), measured("tf/cpu", 0.02)))
-    assert [(row.configuration, row.reason) for row in found.rows if row.reason] == [
+    assert [(row.configuration, row.reason) for row in found.rows if row.verdict == "not comparable"] == [
         ("torch/cpu", "only in A"), ("flux/cpu", "only in B"),
     ]  # fmt: skip
 
@@ -394,7 +405,7 @@ def test_few_verdicts_of_ten_configurations_are_false(changed: int) -> None:
     for _ in range(pairs):
         before, after = simulated(10, rng), simulated(10, rng, slowdown=1.25, changed=changed)
         verdicts = [row.verdict for row in diff(before, after, 1e-9).rows]
-        false = 10 - changed - verdicts[changed:].count("no difference")
+        false = 10 - changed - verdicts[changed:].count("cannot tell")
         true = verdicts[:changed].count("slower")
         fractions.append(false / max(1, false + true))
         found += true

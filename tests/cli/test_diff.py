@@ -44,8 +44,8 @@ def test_the_text_lists_changes_and_then_verdicts() -> None:
     torch, tf = lines[10:12]
     assert torch.split()[:3] == ["torch/cpu", "10.0", "ms"]
     assert torch.endswith("slower")
-    assert tf.endswith("no difference")
-    assert "1 slower, 1 no difference; tolerance 2%" in result.stdout
+    assert tf.endswith("cannot tell")
+    assert "1 slower, 1 cannot tell; tolerance 2%" in result.stdout
 
 
 def test_json_and_csv_have_ratio_interval_and_changes() -> None:
@@ -110,12 +110,12 @@ def test_bad_input_has_a_message(arguments: list[str], message: str) -> None:
 def test_python_returns_the_same_verdicts() -> None:
     new = polybench.load("2026")
     result = polybench.diff("2025", new)
-    assert [row["verdict"] for row in result.rows()] == ["slower", "no difference"]
+    assert [row["verdict"] for row in result.rows()] == ["slower", "cannot tell"]
     assert json.loads(result.to_json())["b"]["id"] == new.document.id
     assert "Changes:\n" in str(result)
     assert "| torch/cpu" in result._repr_markdown_()
     assert list(result.to_pandas().index) == ["torch/cpu", "tf/cpu"]
-    assert polybench.diff("2025", new, tolerance=0.6).rows()[0]["verdict"] == "no difference"
+    assert polybench.diff("2025", new, tolerance=0.6).rows()[0]["verdict"] == "cannot tell"
     with pytest.raises(BadInput, match="expected a fraction between 0 and 1"):
         polybench.diff("2025", new, tolerance=5)
 

@@ -101,7 +101,7 @@ def test_a_study_is_compared_with_the_one_before_it_of_its_workload_and_machine(
     assert re.findall(r'<span class="change ([^"]*)">', page) == ["slower"]
     rows = (pages / "index.html").read_text().split("<tr ")[1:]
     assert [re.findall(r'<span class="change [^"]*">([^<]*)', row) for row in rows] == [
-        ["1 no difference"], ["1 slower"], [], [], [],
+        ["1 cannot tell"], ["1 slower"], [], [], [],
     ]  # fmt: skip
 
 
