@@ -29,8 +29,8 @@ def diff(
             "--fail-if",
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1, VERDICT=PERCENT. slower=5%: a configuration is slower and its"
-            " step takes 5% more time, corrected for machine drift; also faster=5%. The exit code is 4 if no"
-            " configuration has a verdict.",
+            " step takes 5% more time, corrected for machine drift; also faster=5%, for less time. The exit code is 4"
+            " if no configuration has a verdict.",
         ),
     ] = None,
     same_machine: Annotated[
@@ -83,5 +83,5 @@ def _exit_code(document: DiffDocument, conditions: dict[str, float]) -> int:
 
 
 def _change(ratio: float | None) -> float:
-    """Return the relative increase of the step time, or of the number of steps in the same time."""
-    return 0.0 if ratio is None else max(ratio, 1 / ratio) - 1
+    """Return the relative change of the step time."""
+    return 0.0 if ratio is None else abs(1 / ratio - 1)

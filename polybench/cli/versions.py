@@ -187,7 +187,7 @@ def verdict_code(document: StudyDocument, conditions: dict[str, float], *, quiet
         code, text = 4, f"inconclusive: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}"
     else:
         slower = comparison.speedup < 1
-        change = max(comparison.speedup, 1 / comparison.speedup) - 1
+        change = abs(1 / comparison.speedup - 1)
         verdict = "slower" if slower else "faster"
         code = int(comparison.is_significant and change >= conditions.get(verdict, math.inf))
         text = f"{result.configuration} is {verdict} by {change:.1%} than {comparison.baseline}" if code else ""

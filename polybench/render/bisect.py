@@ -52,6 +52,7 @@ def _conclusion(document: BisectDocument) -> str:
 
 def _notes(document: BisectDocument) -> Iterator[str]:
     yield f"a pair: {units.plural(document.processes, 'process run')} of the version and of {document.versions[0]}"
+    yield "a search assumes one change; if there are several, it names one of them"
     for version, reason in document.skipped.items():
         yield f"skipped {version}: {one_line(reason)}"
     if document.version is not None:

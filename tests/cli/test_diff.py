@@ -92,6 +92,7 @@ def test_fail_if_uses_the_change_corrected_for_machine_drift() -> None:
     assert torch["machine_drift_ratio"] == pytest.approx(1 / 1.2)
     assert torch["corrected_ratio"] == pytest.approx(1 / 1.6)
     assert "torch/cpu is slower by 50.0%\n" in run("2025", "2026", "--fail-if", "slower=5%").stderr
+    assert "torch/cpu is faster by 33.3%\n" in run("2026", "2025", "--fail-if", "faster=5%").stderr
 
 
 @pytest.mark.parametrize(
