@@ -1,4 +1,4 @@
-"""A plain program repeats the same steps in each block, like a worker."""
+"""A plain program repeats the same steps in each block, like a worker; imdb-bilstm has dropout, and Adam."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from _study import inputs
 
 from polybench.errors import EngineUnavailable
 
-pytestmark = pytest.mark.slow
 
-
-@pytest.mark.parametrize("model", ["lenet", "imdb-bilstm"])  # the second one has dropout, and Adam
+@pytest.mark.parametrize("model", [pytest.param("lenet", marks=pytest.mark.wide), "imdb-bilstm"])
 @pytest.mark.parametrize("engine", ["torch", "tf", "keras", "flux"])
 def test_each_block_of_a_plain_program_ends_with_the_same_loss(engine: str, model: str) -> None:
     with inputs((engine,), 4, model, batch_size=8, threads=1) as given:

@@ -43,14 +43,11 @@ def share(machine: Machine, studies: int, holds: Callable[[Machine], bool]) -> f
     return sum(map(holds, repeat(machine, studies))) / studies
 
 
-def few_or_many(few: int, many: int, *cases: tuple[object, ...]) -> list[object]:
-    """Return each case with few studies, and with many as an exhaustive case."""
+def few_or_many(few: int, many: int, *cases: tuple[object, ...], first: int = 1) -> list[object]:
+    """Return the first cases with few studies, and each with many as an exhaustive case."""
     return [
-        *(pytest.param(*case, few, id=_name(case)) for case in cases[:2]),
-        *(
-            pytest.param(*case, many, id=f"{_name(case)}-many", marks=[pytest.mark.wide, pytest.mark.slow])
-            for case in cases
-        ),
+        *(pytest.param(*case, few, id=_name(case)) for case in cases[:first]),
+        *(pytest.param(*case, many, id=f"{_name(case)}-many", marks=pytest.mark.wide) for case in cases),
     ]
 
 
@@ -272,7 +269,10 @@ def covers_overhead(machine: Machine, processes: int = 5) -> list[bool]:
 @pytest.mark.parametrize(
     ("covers", "drift", "studies"),
     few_or_many(
-        15, 400, *((covers, drift) for drift in (0.2, 0.05, 0.0) for covers in (covers_speedups, covers_overhead))
+        15,
+        400,
+        *((covers, drift) for drift in (0.2, 0.05, 0.0) for covers in (covers_speedups, covers_overhead)),
+        first=2,
     ),
 )
 def test_points_measured_in_turns_withstand_the_drift_between_them(
@@ -350,7 +350,7 @@ def change_points(machine: Machine, studies: int, change: float = 0.0) -> list[i
 
 
 SHIFT_CASES = few_or_many(
-    20, 200, *((Shifts(own, common, saved=5),) for own, common in ((0.0, 0.05), (0.05, 0.0), (0.0, 0.0), (0.02, 0.03)))
+    20, 200, *((Shifts(own, common, saved=5),) for own, common in ((0.02, 0.03), (0.0, 0.05), (0.05, 0.0), (0.0, 0.0)))
 )
 """Cases of a machine with five saved repetitions."""
 
