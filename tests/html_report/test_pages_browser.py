@@ -98,6 +98,7 @@ def test_the_history_is_drawn_and_filtered(visitor: Visitor) -> None:
     assert visible.count() == everything
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "name", ["index.html", "history.html", "diffs/20250101-000000-abcd--20250102-000000-abcd.html"]

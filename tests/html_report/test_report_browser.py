@@ -111,6 +111,7 @@ def test_filter_hides_configurations_in_figures(opened: Opened) -> None:
     assert opened.messages == []
 
 
+@pytest.mark.wide
 def test_figures_follow_the_width_of_the_window(browser: Any, report: Path) -> None:
     page = Opened(browser, report, viewport={"width": 500, "height": 900}).page
     for width in (1280, 390, 1000):
@@ -128,6 +129,7 @@ def test_contents_lead_to_every_section(opened: Opened) -> None:
         assert opened.page.locator(link.get_attribute("href")).count() == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("width", "scrolls"), [(390, True), (1280, False)])
 def test_tables_show_a_hint_if_they_scroll(browser: Any, report: Path, width: int, scrolls: bool) -> None:
     page = Opened(browser, report, viewport={"width": width, "height": 844}).page
@@ -167,6 +169,7 @@ def test_theme_button_changes_page_and_figures(opened: Opened) -> None:
     assert colours() == light
 
 
+@pytest.mark.wide
 def test_phone_scrolls_vertically_only(browser: Any, report: Path) -> None:
     phone = Opened(browser, report, viewport={"width": 390, "height": 844}, color_scheme="dark")
     assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
@@ -175,6 +178,7 @@ def test_phone_scrolls_vertically_only(browser: Any, report: Path) -> None:
     assert_accessible(phone)
 
 
+@pytest.mark.wide
 def test_report_is_accessible(opened: Opened) -> None:
     assert_accessible(opened)
 
@@ -189,6 +193,7 @@ def assert_accessible_page(page: Any) -> None:
     assert {one["id"]: [node["html"][:200] for node in one["nodes"][:3]] for one in result["violations"]} == {}
 
 
+@pytest.mark.wide
 def test_printing_draws_all_figures(browser: Any, report: Path) -> None:
     fresh = Opened(browser, report, viewport={"width": 1280, "height": 900})
     assert fresh.page.locator(".plot.drawn").count() < fresh.page.locator(".plot").count()

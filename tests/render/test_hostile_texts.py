@@ -172,6 +172,8 @@ def check(text: str, format: str) -> None:
 
 
 FORMULA = tuple("=+-@")
+GROUPS = 6
+"""Documents in which the fields of one kind of document are hostile."""
 
 
 def is_number(text: str) -> bool:
@@ -195,15 +197,13 @@ def render_all(document: Any) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_hostile_text_in_any_field_stays_text_in_every_format(kind: str) -> None:
-    valid = 0
-    for field in fields_of(ALL[kind]):
-        document = poisoned(ALL[kind], {field})
-        if document is None:  # the field takes only some texts
-            continue
-        valid += 1
-        for format, text in render_all(document):
+    """A few fields at a time: more of them would hide each other's rows."""
+    fields = fields_of(ALL[kind])
+    valid = [field for field in fields if poisoned(ALL[kind], {field}) is not None]  # others take only some texts
+    assert len(valid) > len(fields) / 2
+    for first in range(GROUPS):
+        for format, text in render_all(poisoned(ALL[kind], {*valid[first::GROUPS]})):
             check(text, format)
-    assert valid > len(fields_of(ALL[kind])) / 2
 
 
 def test_a_document_contains_the_text_itself() -> None:

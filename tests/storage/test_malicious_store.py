@@ -111,10 +111,9 @@ def test_every_command_refuses_a_damaged_document(damage: str, tmp_path: Path) -
     text = msgspec.json.encode(content).replace(b'"DAMAGE"', value)
     (tmp_path / "damaged.json").write_bytes(text)
     output = ("--output", tmp_path / "output.svg", "--results", tmp_path)
-    for name in ("damaged", tmp_path / "damaged.json"):
-        for command in ("show", "explain", "report", "plot", ("diff", valid.id), ("merge", valid.id)):
-            words = (command, name) if isinstance(command, str) else (*command, name)
-            assert "cannot read" in refused(*words, *output)
+    assert "cannot read" in refused("show", tmp_path / "damaged.json", *output)
+    for command in (["show"], ["explain"], ["report"], ["plot"], ["diff", valid.id], ["merge", valid.id]):
+        assert "cannot read" in refused(*command, "damaged", *output)
     assert "cannot read" in refused("run", "damaged", "--dry-run", "--results", tmp_path)
     pages = invoke("report", "--all", "--output", tmp_path / "pages", "--results", tmp_path)
     assert (pages.exit_code, "warning: cannot read" in pages.stderr) == (0, True)

@@ -65,7 +65,6 @@ def test_the_energy_counter_of_each_card_is_listed_or_has_a_reason(tmp_path: Pat
     assert counters == [(True, "energy of Tesla V100-SXM2-16GB"), (False, "energy of NVIDIA GeForce GTX 1080")]
 
 
-@pytest.mark.slow
 def test_a_study_reads_the_driver(tmp_path: Path) -> None:
     result = measure(nvml_library.build(tmp_path / "driver", "h100"))
     used = result["utilization"]
@@ -74,14 +73,13 @@ def test_a_study_reads_the_driver(tmp_path: Path) -> None:
     assert used["throttle_reasons"] == ["power cap"]
 
 
-@pytest.mark.slow
 def test_a_lost_gpu_is_a_warning(tmp_path: Path) -> None:
     result = measure(nvml_library.build(tmp_path / "driver", "h100") | {"NVML_LOST_AFTER": "20"})
     assert result["status"] == "ok"
     assert any("GPU is lost" in warning for warning in result["warnings"])
 
 
-@pytest.mark.slow
+@pytest.mark.wide  # test_observer.py has the same with a reading in Python that hangs
 def test_a_driver_that_hangs_does_not_stop_a_study(tmp_path: Path) -> None:
     result = measure(nvml_library.build(tmp_path / "driver", "h100") | {"NVML_HANG_AFTER": "20"})
     assert result["status"] == "ok"
