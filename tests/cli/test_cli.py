@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from polybench import cli
+from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.render import FORMATS
 from polybench.runner import doctor
@@ -235,8 +236,23 @@ def test_doctor_prints_each_engine_as_soon_as_it_is_known(run: Run, monkeypatch:
     assert printed[-2].startswith("load     ")
 
 
-@pytest.mark.slow  # it starts each engine
 def test_doctor_reports_engines_meters_and_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {name: ENGINES[name] for name in ("reference", "torch")}
+    monkeypatch.setattr(ENGINES, "load_all", lambda: (chosen, {}))
+    result = run("doctor", "--all", "--format", "json")
+    report = json.loads(result.stdout)
+    assert {*report["engines"]} == {*chosen}
+    assert_complete(report)
+    assert result.returncode == (0 if report["engines"]["torch"]["runs"] else 4)
+    monkeypatch.setattr(doctor, "probe_engines", report["engines"].items)
+    text = run("doctor").stdout
+    assert f"empty it with: rm -r {report['cache']['folder']}\n" in text
+    assert "polybench data fetch" in text
+    assert "energy of the processor" in text
+
+
+@pytest.mark.wide  # it starts each engine; tests/cluster/test_doctor.py has the reports of several machines
+def test_doctor_reports_every_engine_here_and_on_another_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = run("doctor", "--all", "--on", "local", "--format", "json")
     (machine,) = json.loads(remote.stdout)["machines"]
     # Reuse the engines of the first report: probing them again would double the test's duration.
@@ -244,19 +260,19 @@ def test_doctor_reports_engines_meters_and_data(run: Run, monkeypatch: pytest.Mo
     result = run("doctor", "--all", "--format", "json")
     report = json.loads(result.stdout)
     assert (report.keys(), result.returncode) == (machine["report"].keys(), remote.returncode)
-    assert report["engines"]["reference"]["runs"]
     assert set(report["engines"]) >= {"flux", "torch", "tf"}
     runs = [e["runs"] for name, e in report["engines"].items() if name != "reference"]
     assert result.returncode == (0 if any(runs) else 4)
+    assert_complete(report)
+
+
+def assert_complete(report: doctor.Report) -> None:
+    assert report["engines"]["reference"]["runs"]
     for entry in report["engines"].values():
         assert entry["runs"] or (entry["reason"] and entry["hint"])
     for meter in report["meters"]:
         assert meter["available"] or meter["reason"]
     assert any("energy of the processor" in meter["meter"] for meter in report["meters"])
-    text = run("doctor").stdout
-    assert f"empty it with: rm -r {report['cache']['folder']}\n" in text
-    assert "polybench data fetch" in text
-    assert "energy of the processor" in text
 
 
 def test_doctor_lists_missing_variants_and_hides_internal_engines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
