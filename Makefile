@@ -40,7 +40,7 @@ gpu-wheels: # build/gpu-wheels: packages for a GPU machine without an index
 	$(GPU_PYTHON) -m tests.gpu download $(ARGS)
 
 oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject.toml allows
-	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow and not wide" $(ARGS)
+	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not wide" $(ARGS)
 
 coverage: $(INSTALLED) # includes workers; about half as slow again, so not for every commit
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)

@@ -42,9 +42,7 @@ TINY = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == REAL else ()) for name in STUDIES]
-)
+@pytest.mark.parametrize("name", STUDIES)
 def test_study_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a study from its file, with tiny settings."""
     table = TABLES[name]
@@ -163,7 +161,6 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert "times the baseline" in output
 
 
-@pytest.mark.slow
 def test_the_nnlib_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -383,7 +383,6 @@ def on_ray(cluster: ClusterRun, *groups: MachineGroup) -> ClusterRun:
     return msgspec.structs.replace(cluster, groups=groups, on="auto")
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's processes and sockets cause warnings
 def test_missing_class_of_nodes_is_rejected(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
@@ -396,7 +395,6 @@ def test_missing_class_of_nodes_is_rejected(nodes: Nodes, tmp_path: Path, monkey
             run_on_cluster(on_ray(cluster_run(tmp_path), group), RecordingProgress(), store=None)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_node_killed_during_a_study_is_replaced(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
@@ -427,7 +425,6 @@ def test_node_killed_during_a_study_is_replaced(nodes: Nodes, tmp_path: Path, mo
     assert have_ended(started)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.wide  # starts a cluster of real nodes; the simulated one has the message
 def test_node_with_another_polybench_is_rejected_unless_uploaded(

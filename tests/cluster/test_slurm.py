@@ -365,7 +365,6 @@ def test_restarted_example_job_resumes_if_there_is_a_checkpoint(has_checkpoint: 
     assert output == f"arguments: run study.toml {'--resume ' if has_checkpoint else ''}--verbose\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["real"], indirect=True)
 @pytest.mark.usefixtures("cluster")
 def test_example_job_runs_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,10 +32,7 @@ def program(folder: Path, body: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    "network",
-    ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in (*scripts.NETWORKS[1:], "imdb-bilstm"))],
-)
+@pytest.mark.parametrize("network", [*scripts.NETWORKS, "imdb-bilstm"])
 def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path: Path) -> None:
     model, net = find_model(network), tmp_path / "net.toml"
     kind = "tokens" if network in scripts.TOKEN_MODELS else "images"

@@ -232,7 +232,6 @@ def test_peaks_in_bf16_are_bad_input() -> None:
         measured("fake", precision="bf16")
 
 
-@pytest.mark.slow
 def test_peaks_of_a_real_engine_are_plausible() -> None:
     document = measured("torch", "faulty+crash", remeasure=True)
     torch = document.configurations[0]

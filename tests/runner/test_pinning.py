@@ -51,7 +51,7 @@ class Affinities(RecordingProgress):
     [
         ("fake", 1),
         # The second process is that of its DataLoader. engines/flux/test_worker.py tests Julia's threads.
-        pytest.param("torch", 2, marks=pytest.mark.slow),
+        ("torch", 2),
     ],
 )
 def test_all_threads_and_children_of_a_worker_run_on_the_studys_cores(engine: str, processes: int) -> None:

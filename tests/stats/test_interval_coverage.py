@@ -57,7 +57,6 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("processes", [3, 5, 10])
 def test_the_t_interval_covers_better_than_the_bootstrap(processes: int) -> None:
     rng = np.random.default_rng(20_250_101 + processes)
