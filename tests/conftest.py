@@ -13,7 +13,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Two test processes share the cores: a spinning OpenMP thread takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import contextlib
 import inspect
+import re
 import signal
 from collections.abc import Iterator
 from functools import partialmethod
@@ -28,6 +30,7 @@ from typer.testing import CliRunner
 
 from polybench.machine.interrupts import SIGNALS
 from tests import engine_workers, julia_depot
+from tests.process_pool import WORKER_MODULES, ProcessPool
 from tests.rings import mark_rings, ring
 
 # The engine `faulty`, in this process and in all that it starts.
@@ -60,6 +63,9 @@ LONGEST = (
     "html_report/test_report_browser.py",
 )
 """Files that start early: if two processes share the files, the one with the last long file ends alone."""
+
+POOLED = r"tests/runner/(?!test_resume)"
+"""Tests of whole studies whose workers are forked. A study is not resumed with the code of another kind of start."""
 
 _RANK = {f"tests/{name}": rank for rank, name in enumerate(("julia", "engines", *LONGEST))}
 
@@ -146,6 +152,18 @@ def own_signals() -> Iterator[None]:
     for number, handler in before.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def worker_pool(users_julia: None) -> ProcessPool:
+    return ProcessPool(WORKER_MODULES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pooled_workers(request: pytest.FixtureRequest, worker_pool: ProcessPool) -> Iterator[None]:
+    is_pooled = re.match(POOLED, request.node.nodeid)
+    with worker_pool.replacing("polybench.protocol.process") if is_pooled else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -46,8 +46,6 @@ class Engine(ReferenceEngine):
         changes = {wrong}, offset, archived.OFFSET, late.OFFSET, *variables
         return super().run_steps(first + sum(changes), n)
 """
-STARTUP = "import os\n"
-"""The code that Python runs at its start."""
 FIELDS = FAST | {
     "processes": 1,
     "rounds_per_process": 1,
@@ -73,8 +71,7 @@ WriteEngine = Callable[..., None]
 class EngineModule:
     """The engine's module, and what it imports: `archived` from an archive, `late` in its first step.
 
-    Python runs `sitecustomize` at its start. They are links to files that are written once, since a file that is
-    written again is other code.
+    They are links to files that are written once, since a file that is written again is other code.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,15 +79,18 @@ class EngineModule:
         (folder / "versions").mkdir()
 
     def write(
-        self, version: str = "1", wrong: int = 0, archived: int = 0, late: int = 0, startup: str = STARTUP
+        self, version: str = "1", wrong: int = 0, archived: int = 0, late: int = 0, startup: str | None = None
     ) -> None:
+        """Write the engine; Python runs the code `startup` at its start."""
         once, offset = self.folder / "once", self.folder / "offset"
         once.unlink(missing_ok=True)
         offset.write_text("0")
         engine = ENGINE.format(version=version, wrong=wrong, once=str(once), offset=str(offset))
         self._link("injected_engine.py", f"engine-{version}-{wrong}", lambda file: file.write_text(engine))
         self._link("late.py", f"late-{late}", lambda file: file.write_text(f"OFFSET = {late}"))
-        self._link("sitecustomize.py", f"startup-{len(startup)}", lambda file: file.write_text(startup))
+        (self.folder / "sitecustomize.py").unlink(missing_ok=True)
+        if startup is not None:
+            self._link("sitecustomize.py", "startup", lambda file: file.write_text(startup))
         self._link("archive.zip", f"archive-{archived}", partial(self._write_archive, archived))
 
     def _write_archive(self, offset: int, file: Path) -> None:
@@ -176,7 +176,7 @@ def module_that_is_imported_late(module: EngineModule, _: pytest.MonkeyPatch) ->
 
 
 def sitecustomize(module: EngineModule, _: pytest.MonkeyPatch) -> None:
-    module.write(startup=STARTUP + "os.environ['OMP_BATCH'] = '1'")
+    module.write(startup="import os; os.environ['OMP_BATCH'] = '1'")
 
 
 def environment_variable(_: EngineModule, monkeypatch: pytest.MonkeyPatch) -> None:
