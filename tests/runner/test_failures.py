@@ -37,6 +37,7 @@ from tests.commands import FAST as FASTEST
 from tests.processes import has_ended, worker_with_log
 from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, run, saved
 
+SHORTEST = [*FASTEST[4:], "--no-parity", "--no-metrics"]
 MANY_ROUNDS = ["--rounds-per-process", "100000", "--steps-per-round", "5", "--budget", "1h", "--processes", "3"]
 
 
@@ -69,7 +70,7 @@ def endless_study(images: Path, results: Path, *options: str) -> Iterator[subpro
             process.kill()
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("pause", [0.0, 0.3, pytest.param(1.0, marks=pytest.mark.wide)])
 def test_ctrl_c_twice_loses_no_finished_measurements(images: Path, tmp_path: Path, pause: float) -> None:
     with endless_study(images, tmp_path, "--format", "json") as process:
         children = psutil.Process(process.pid).children(recursive=True)
@@ -95,11 +96,12 @@ def test_a_signal_interrupts_the_study(images: Path, tmp_path: Path, number: sig
     assert not [*(Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, *(pytest.param(one, marks=pytest.mark.wide) for one in (signal.SIGINT, signal.SIGHUP))]
+)
 def test_a_signal_does_not_truncate_printed_results(images: Path, tmp_path: Path, number: signal.Signals) -> None:
-    one_round = [*FASTEST[2:], "--no-parity", "--format", "json"]
     with subprocess.Popen(
-        compare(images, tmp_path, "fake,fake+slow", *one_round),
+        compare(images, tmp_path, "fake,fake+slow", *SHORTEST, "--format", "json"),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         preexec_fn=restore_signals,  # noqa: PLW1509 - no threads here
@@ -195,7 +197,7 @@ def test_a_save_that_succeeds_on_retry_leaves_no_warning(tmp_path: Path) -> None
 def test_a_full_output_device_is_an_error_without_a_traceback(images: Path, tmp_path: Path, options: list[str]) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
         done = subprocess.run(
-            compare(images, tmp_path, "fake", "--quick", *options),
+            compare(images, tmp_path, "fake", *SHORTEST, *options),
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert done.returncode == 1
@@ -208,7 +210,7 @@ def test_a_closed_standard_error_does_not_end_the_study(images: Path, tmp_path: 
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        compare(images, tmp_path, "fake", "--quick"),
+        compare(images, tmp_path, "fake", *SHORTEST),
         stdout=subprocess.PIPE, stderr=write, text=True, timeout=120, check=False,
     )  # fmt: skip
     os.close(write)
@@ -219,7 +221,7 @@ def test_a_closed_standard_error_does_not_end_the_study(images: Path, tmp_path: 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
 def test_a_study_needs_no_standard_streams(redirection: str, images: Path, tmp_path: Path) -> None:
-    command = f"{shlex.join(compare(images, tmp_path, 'fake', '--quick', '--no-metrics'))} {redirection}"
+    command = f"{shlex.join(compare(images, tmp_path, 'fake', *SHORTEST))} {redirection}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done
     assert "Error" not in done.stderr

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from _faults import restore_signals
 
+from polybench import cli
+from polybench.cli.live import LineProgress
 from polybench.runner.checkpoint import find_resumable
 from polybench.storage.store import Store
 
@@ -32,26 +32,30 @@ AGAIN = "interrupted; run the command again"
     ],
 )
 def test_the_last_line_after_ctrl_c_is_how_to_continue(
-    command: str, stage: str, last_line: str, tmp_path: Path
+    command: str,
+    stage: str,
+    last_line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    interrupted: list[str] = []
+    on_stage = LineProgress.on_stage
+
+    def interrupt(progress: LineProgress, text: str) -> None:
+        on_stage(progress, text)
+        if stage in text and not interrupted:
+            interrupted.append(text)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(LineProgress, "on_stage", interrupt)
+    monkeypatch.setenv("POLYBENCH_RESULTS", str(tmp_path))
     data = [] if command.startswith("peak") else ["--data", "synthetic"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "polybench", *command.split(), "--engines", "fake", *data],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"POLYBENCH_RESULTS": str(tmp_path)},
-        preexec_fn=restore_signals,  # noqa: PLW1509 - no threads here
-    ) as process:
-        assert process.stderr is not None
-        try:
-            assert any(stage in line for line in process.stderr)
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=120)
-        finally:
-            process.kill()
-    assert process.returncode == 130, errors
-    last = errors.splitlines()[-1]
+    monkeypatch.setattr(sys, "argv", ["polybench", *command.split(), "--engines", "fake", *data])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which the process that started the tests may ignore
+    assert cli._exit_code() == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert interrupted
     assert last.startswith(last_line)
     if last_line == RESUME:
         assert find_resumable(last.removeprefix(RESUME), Store(tmp_path)).id == last.removeprefix(RESUME)

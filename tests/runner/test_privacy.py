@@ -31,6 +31,7 @@ from polybench.schema.study import to_json
 from polybench.storage.anonymize import DATASETS, OMITTED, UNKNOWN_HOST, anonymize
 from polybench.storage.store import Store
 from tests import small_datasets
+from tests.commands import FAST as FASTEST
 from tests.commands import printed
 from tests.factories import measured, study
 from tests.processes import becomes_true, have_ended
@@ -97,7 +98,7 @@ def test_the_output_of_workers_is_printed_and_logged_but_in_no_document(tmp_path
     assert not [text for text in texts if SECRET in text]
 
 
-FAST_OPTIONS = ["--data", "synthetic", "--no-parity", "--processes", "1", "--budget", "0.1"]
+FAST_OPTIONS = [*FASTEST, "--no-parity"]
 
 
 def test_no_output_of_a_worker_is_left_if_polybench_is_killed(tmp_path: Path) -> None:

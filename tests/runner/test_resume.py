@@ -73,7 +73,11 @@ def test_a_study_that_was_ever_anonymous_stays_so(started: bool, resumed: bool, 
 
 @pytest.mark.parametrize(
     ("stage", "process_runs", "trainings"),
-    [("process 1 of 2: round 2", 0, 0), ("process 2 of 2: round 1", 1, 0), (r"fake\+slow/cpu, seed 1", 2, 2)],
+    [
+        pytest.param("process 1 of 2: round 2", 0, 0, marks=pytest.mark.wide),
+        ("process 2 of 2: round 1", 1, 0),
+        (r"fake\+slow/cpu, seed 1", 2, 2),
+    ],
 )
 def test_a_killed_study_is_resumed_to_completion(stage: str, process_runs: int, trainings: int, tmp_path: Path) -> None:
     checkpoints = killed_at(stage, tmp_path)

@@ -35,14 +35,17 @@ FIELDS = FAST | {"processes": 2, "rounds_per_process": 1, "parity": False, "metr
 SPEC = SweepSpec(Study(engines=("fake", "fake+slow"), **FIELDS), {"batch_size": [8, 16, 32]})
 COMMAND = [
     *("sweep", "--engines", "fake,fake+slow", "--batch-size", "8,16,32", "--data", "synthetic"),
-    *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "5", "--budget", "20s", "--timeout", "60s"),
+    *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "5", "--budget", "99s", "--timeout", "60s"),
     *("--no-parity", "--no-metrics", "--quiet"),
 ]
 
 
+SCRIPTS = {"fake": Script(0.002), "fake+slow": Script(0.008)}
+
+
 @pytest.fixture
 def simulated_machine() -> Iterator[None]:
-    with Machine().simulate({"fake": Script(0.002), "fake+slow": Script(0.008)}):
+    with Machine().simulate(SCRIPTS):
         yield
 
 
@@ -52,9 +55,14 @@ STAGE = "point 2 of .*process 2 of 2: starting"
 
 def kill(results: Path) -> str:
     """Run the sweep in another process, which is killed when the second process run of its second point starts."""
-    kill_at(STAGE, run_sweep, SPEC, store=Store(results), argv=["sweep", "original"])
+    kill_at(STAGE, run_simulated, SPEC, store=Store(results), argv=["sweep", "original"])
     (id,) = CheckpointStore(results).ids(SweepCheckpoint)
     return id
+
+
+def run_simulated(*arguments: Any, **options: Any) -> None:
+    with Machine().simulate(SCRIPTS):
+        run_sweep(*arguments, **options)
 
 
 def stop(results: Path, spec: SweepSpec = SPEC, **fields: Any) -> str:
@@ -92,6 +100,7 @@ def test_points_are_measured_in_turns(tmp_path: Path) -> None:
     assert not any("another study is running" in text for text in listener.warnings)
 
 
+@simulated
 def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> None:
     id = kill(tmp_path)
     points = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started
