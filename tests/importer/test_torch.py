@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from polybench import scripts
+from polybench.data import synthetic
 from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.planning.study_file import read_network
@@ -46,10 +47,7 @@ def plain_program(folder: Path, network: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    "network",
-    ["lenet", *(pytest.param(name, marks=pytest.mark.slow) for name in (*scripts.NETWORKS[1:], "imdb-bilstm"))],
-)
+@pytest.mark.parametrize("network", [*scripts.NETWORKS, "imdb-bilstm"])
 def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path: Path) -> None:
     model, net = find_model(network), tmp_path / "net.toml"
     shape = "x".join(map(str, model.input_shape))
@@ -241,15 +239,28 @@ class Tagger(nn.Module):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "shape"), [("MLP", "1x113"), ("Tagger", "20x14")])
-def test_every_command_takes_an_imported_network(name: str, shape: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "shape"), [("MLP", "1x113"), pytest.param("Tagger", "20x14", marks=pytest.mark.wide)])
+def test_every_command_takes_an_imported_network(
+    name: str, shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
     net = tmp_path / "net.toml"
     printed("import", f"{program(tmp_path, _SIZES)}:{name}", "--input", shape, "-o", net)
-    options = ("--model", net, "--engines", "torch", "--data", "synthetic")
-    assert "torch/cpu: identical" in printed("parity", *options)
+    options = (
+        "--model",
+        net,
+        "--data",
+        "synthetic",
+        "--processes",
+        "1",
+        "--rounds-per-process",
+        "1",
+        "--steps-per-round",
+        "3",
+    )
+    assert "torch/cpu: identical" in printed("parity", "--model", net, "--engines", "torch", "--data", "synthetic")
     for command in (("compare", "--no-save"), ("layers",), ("sweep", "--batch-size", "8,16")):
-        printed(*command, *options, "--quick")
+        printed(*command, *options, "--engines", "fake")
     printed("export", net, "--framework", "torch", "-o", tmp_path / "code.py")
 
 

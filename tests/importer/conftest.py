@@ -1,0 +1,25 @@
+"""Imports run in processes that have a framework already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.process_pool import ProcessPool
+
+IMPORTER = "polybench.importer"
+MODULES = {
+    "test_torch": ("torch.export._trace", f"{IMPORTER}.torch_graph", f"{IMPORTER}.torch_program", f"{IMPORTER}.proof")
+}
+"""What the imports of a file share; those of other files are new processes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pooled_imports(request: pytest.FixtureRequest) -> Iterator[None]:
+    modules = MODULES.get(request.module.__name__.rpartition(".")[2])
+    if modules is None:
+        yield
+        return
+    with ProcessPool(modules).replacing(IMPORTER):
+        yield
