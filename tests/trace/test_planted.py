@@ -75,8 +75,8 @@ def test_each_difference_is_planted_somewhere_and_is_a_row_of_the_guide() -> Non
 
 def test_equal_trainings_have_no_cause(folder: Path) -> None:
     cases = [case for case in clean_cases() if case.b.framework != "keras"]
-    cases = [*cases[:24:4], *cases[24:]]
-    assert len(cases) == 8
+    cases = [*cases[:24:7], *cases[24:]]
+    assert len(cases) == 6
     outcomes = compare(cases, folder)
     wrong = [one for one in outcomes if not (one.is_first and one.has_right_step)]
     assert not wrong, describe(wrong)
@@ -139,17 +139,16 @@ def test_clean_pairs_of_all_frameworks_have_no_cause(folder: Path) -> None:
     assert not wrong, describe(wrong)
 
 
-@pytest.mark.slow
 def test_planted_differences_in_keras(folder: Path) -> None:
     pytest.importorskip("keras")
-    chosen = ("padding", "coupled decay", "clipping in the optimizer", "warm-up", "dropout", "ties of max-pool")
+    chosen = ("padding", "warm-up")
     outcomes = compare((case for case in single_cases(["keras"], ["torch"]) if case.planted[0] in chosen), folder)
     wrong = [one for one in outcomes if not (one.is_first and one.has_right_step)]
-    assert len(outcomes) == 5  # Keras has no coupled decay
+    assert len(outcomes) == len(chosen)
     assert not wrong, describe(wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.wide  # test_causes.py has the mean of an epoch, and the planted differences in Keras are wide as well
 def test_the_recipe_for_fit_records_what_a_loop_does(tmp_path: Path) -> None:
     pytest.importorskip("keras")
     command = [sys.executable, "-m", "tests.trace.keras_fit_program", str(tmp_path)]
