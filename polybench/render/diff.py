@@ -110,7 +110,8 @@ def _notes(document: DiffDocument) -> Iterator[str]:
     counts = Counter(row.verdict for row in document.rows)
     yield (
         ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
-        + f"; tolerance {100 * document.tolerance:g}%; {INTERVALS}, with the spread between studies; expected false verdicts: at most 5%"
+        + f"; tolerance {100 * document.tolerance:g}%; {INTERVALS}, with the spread between studies;"
+        " expected false verdicts: at most 5%"
     )
     spreads: dict[str, list[str]] = {}
     for row in document.rows:

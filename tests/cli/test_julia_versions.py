@@ -67,7 +67,6 @@ def _source(julia: Julia, name: str) -> Path:
     return Path(subprocess.run(command, check=True, capture_output=True, text=True).stdout).parents[1]
 
 
-@pytest.mark.slow
 @pytest.mark.wide
 @pytest.mark.timeout(1200)  # compiles Flux for each commit, 7 minutes on 2 busy cores
 def test_a_slow_commit_of_a_julia_package_is_measured(run: Run, checkout: Path) -> None:
@@ -79,7 +78,6 @@ def test_a_slow_commit_of_a_julia_package_is_measured(run: Run, checkout: Path) 
     assert slow["vs_baseline"]["ci95"][1] < 1
 
 
-@pytest.mark.slow
 @pytest.mark.wide
 @pytest.mark.timeout(2400)
 def test_a_slow_commit_of_a_julia_package_is_found(run: Run, checkout: Path) -> None:
