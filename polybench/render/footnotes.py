@@ -21,6 +21,9 @@ from polybench.schema.result import (
 )
 from polybench.schema.study import StudyDocument
 
+_ENOUGH_COLLECTIONS = 5
+"""Pauses from which the mean step knows their share roughly."""
+
 
 def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
     """Collect the footnotes of a study.
@@ -47,6 +50,7 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
         ),
         *_memory_group_notes(study),
         *_pipeline_notes(study),
+        *_rare_pause_notes(study),
         *data_parallel_notes(study, shown),
         *_source_notes(study, shown),
         *(peak_notes(one.peak for one in study.results if one.peak) if "pct_of_peak" in shown else ()),
@@ -152,6 +156,21 @@ def _pipeline_notes(study: StudyDocument) -> Iterator[str]:
             f"{rate / pipeline.slower_stage:.0%} of the rate of its slower stage "
             f"({', '.join(f'{stage} {units.format_count(of_stage or 0)}' for stage, of_stage in stages.items())})"
         )
+
+
+def _rare_pause_notes(study: StudyDocument) -> list[str]:
+    """Name rows with so few full collections that their share of the mean step is left to chance."""
+    notes = []
+    for result in study.results:
+        collections, step = result.gc.full_collections, result.step_time
+        if result.is_ranked and collections is not None and collections < _ENOUGH_COLLECTIONS and step is not None:
+            steps = step.n * (result.step_times.steps_per_value if result.step_times else 1)
+            text = (
+                f"{units.plural(collections, 'full garbage collection')} in {units.plural(steps, 'timed step')};"
+                f" pauses rarer than one in {units.format_count(steps)} are not in the mean step"
+            )
+            notes.append((result.configuration, text))
+    return _share_lines(notes)
 
 
 def _source_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from polybench.render.footnotes import footnotes, summary_sentences
 from polybench.schema.parity import ParityCheck
-from polybench.schema.resources import Allocation, Allocations, Energy, PeakComparison
+from polybench.schema.resources import Allocation, Allocations, Energy, GarbageCollection, PeakComparison
 from polybench.schema.result import (
     SINGLE_PROCESS,
     AccuracyDifference,
@@ -17,8 +17,10 @@ from polybench.schema.result import (
     Comparison,
     Pipeline,
     Result,
+    StepTimes,
     TimeToAccuracy,
 )
+from polybench.stats.statistics import summarize_step_times
 from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, trainings, typical_study, unmeasured
 
 
@@ -135,6 +137,21 @@ def test_pipeline_throughput_is_compared_with_its_stages() -> None:
     )
     unknown_rates = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))), [])
     assert not any("alone" in note for note in unknown_rates)
+
+
+def test_few_full_collections_are_noted() -> None:
+    def notes(collections: int | None) -> list[str]:
+        times = [[[0.01] * 400, [0.01] * 500]]
+        fields = {"step_times": StepTimes("step", 1, times), "step_time": summarize_step_times(times, "step")}
+        document = study(measured("flux/cpu", 0.01, gc=GarbageCollection(0.001, collections), **fields))
+        return [note for note in footnotes(document, []) if "collection" in note]
+
+    assert notes(0) == [
+        "flux/cpu: 0 full garbage collections in 900 timed steps; pauses rarer than one in 900 are not in the mean step"
+    ]
+    assert "flux/cpu: 1 full garbage collection in 900 timed steps" in notes(1)[0]
+    assert notes(4) != []
+    assert notes(5) == notes(None) == []
 
 
 def test_accuracy_excludes_unfinished_trainings() -> None:
