@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -21,6 +22,8 @@ configurations alike."""
 
 _STEPS = (5, 200)
 """Minimum and maximum of timed steps in a timing block."""
+_LONG_ENOUGH = 0.1
+"""Seconds of a timing block in which the kernel's counters, of 10 ms each, show what other programs took."""
 
 WARM_UP_STEPS = 3
 
@@ -49,6 +52,7 @@ def steps_per_round(step_seconds: Sequence[float], share: float, steps_in_epoch:
     round_seconds = min(_BLOCK_SECONDS * len(step_seconds), share / STOPPING_CHECKS[0])
     fitting = int(round_seconds / sum(step_seconds))
     minimum, maximum = _STEPS
+    maximum = max(maximum, math.ceil(_LONG_ENOUGH / min(step_seconds)))
     return max(1, min(max(fitting, minimum), maximum, steps_in_epoch))
 
 

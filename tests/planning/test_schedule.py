@@ -37,6 +37,8 @@ def test_every_configuration_is_first_in_some_round() -> None:
         pytest.param([0.016, 0.010], 1.0, 390, 7, id="a fifth of a small budget"),
         pytest.param([0.5], 0.5, 390, 5, id="at least five steps"),
         pytest.param([0.001], 60.0, 4, 4, id="at most an epoch"),
+        pytest.param([0.001], 60.0, 10_000, 200, id="at most 200 steps"),
+        pytest.param([0.0001, 0.0002], 60.0, 10_000, 1000, id="a tenth of a second of the fastest"),
     ],
 )
 def test_a_timing_block_fits_the_budget(
