@@ -1,0 +1,19 @@
+"""What the code of a network in PyTorch trains; tests/scripts/test_network_code.py runs it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import LSTM, Dense
+from polybench.scripts.network_code import write_code
+from tests.example_networks import FEATURES
+
+
+def test_pytorch_trains_the_second_bias_of_an_lstm_only_if_the_network_has_it() -> None:
+    frozen = ".bias_hh_l0.requires_grad_(False)"
+    for biases in (1, 2):
+        lstm = LSTM("lstm", 4, 3, biases=biases)
+        model = msgspec.structs.replace(FEATURES, layers=(lstm, Dense("dense", 3, 4)))
+        code = write_code(model, initial_weights(model, 0), "torch").network
+        assert (frozen in code) == (biases == 1)
