@@ -210,7 +210,7 @@ class ThreadPoolGrid(msgspec.Struct, frozen=True):
     sizes: list[ThreadPoolSizes]
     best: ThreadPoolSizes
     as_good: list[ThreadPoolSizes] = []
-    """Sizes that cannot be told from the best, whose choice among all is corrected for."""
+    """Sizes that do not differ from the best significantly, corrected for all pairs of sizes."""
 
     def __post_init__(self) -> None:
         if not {(one.julia, one.blas) for one in (self.best, *self.as_good)} <= {(o.julia, o.blas) for o in self.sizes}:
@@ -236,7 +236,7 @@ class Curve(msgspec.Struct, frozen=True):
     best: Annotated[dict[str, int], msgspec.Meta(min_length=1)]
     best_items_per_second: Positive
     as_good: list[dict[str, NaturalInt]] | None = None
-    """Points that cannot be told from the best, whose choice among all is corrected for. Null for single processes."""
+    """Points that do not differ from the best significantly, corrected for all pairs; null for single processes."""
     knee: NaturalInt | None = None
     """The smallest value of the only axis that reaches 90 % of the best throughput."""
 

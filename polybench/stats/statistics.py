@@ -100,7 +100,7 @@ def ratio(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
 
     Why a t interval: it covers better than a hierarchical bootstrap (processes, rounds, steps) for few
     processes. In 600 simulated studies of five processes, on a steady, drifting, bimodal or busy machine, the
-    t interval contains the truth in 0.95 to 0.98 of the studies. The bootstrap's contains it in 0.82 to 0.92;
+    t interval contains the truth in 0.93 to 0.97 of the studies. The bootstrap's contains it in 0.83 to 0.91;
     see benchmarks/estimators.py and tests/stats/test_interval_coverage.py.
 
     Raises ValueError if no process was measured for both.

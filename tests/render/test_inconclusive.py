@@ -180,7 +180,7 @@ def test_notebooks_and_rows_mark_it(make: Callable[[], Any]) -> None:
     for row in result.rows():
         ratios = {name: row[name] for name in ("speedup", "ratio", "relative_cost") if row.get(name)}
         if any(RATIO.search(f"{ratio:.4g}") for ratio in ratios.values()):
-            assert row.get("speedup_inconclusive") or row.get("inconclusive_reason") or row["verdict"] == "inconclusive"
+            assert row.get("speedup_inconclusive") or row.get("inconclusive_reason") or row["verdict"] == "cannot tell"
     if kind == "history":
         assert result.change_points() == []
 

@@ -258,7 +258,7 @@ def covers_overhead(machine: Machine, processes: int = 5) -> list[bool]:
     points = machine.measure_points({"torch": LINEAR}, {"batch_size": [1, 8, 64]}, processes=processes)
     (fit,) = build_overhead_document({values["batch_size"]: study for values, study in points}, ()).configurations
     assert fit.ci95 is not None
-    unit = machine.typical_seconds(Script(1.0)) * machine.mean_level
+    unit = machine.mean_seconds(Script(1.0)) * machine.mean_level
     truths = (
         (fit.ci95.overhead_seconds, LINEAR.seconds * unit),
         (fit.ci95.seconds_per_item, LINEAR.seconds_per_item * unit),

@@ -1,4 +1,4 @@
-"""Which points of a sweep can be told from the best one."""
+"""Points of a sweep that differ from the best one."""
 
 from __future__ import annotations
 

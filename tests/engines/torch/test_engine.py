@@ -155,7 +155,7 @@ def test_the_probe_returns_the_version_of_triton_without_importing_it(fixture: E
 
 def _trained(engine: Engine, model: Model, images: Array, labels: Array) -> dict[str, Array]:
     """Train three steps in float64; return losses, gradients, weights and logits by name."""
-    workload = Workload(model.name, "noise", images.shape[1], model.optimizer, "fp32", 1)
+    workload = Workload(model.name, "noise", images.shape[1], model.optimizer, "fp32", 2)
     engine.build(Job(model, workload, "cpu", "float64", dropout="given"), vary_constants(initial_weights(model, 0)))
     engine.load(images, labels)
     found: Weights = {}
