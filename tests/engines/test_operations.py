@@ -90,6 +90,40 @@ def test_operations_in_bf16_compute_in_bf16(fixture: EngineFixture) -> None:
         assert dtypes == expected, (timed_layer.name, dtypes)
 
 
+@in_process_of("torch")
+def test_in_bf16_only_the_first_layer_gets_float32(fixture: EngineFixture) -> None:
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    weights = initial_weights(CHAIN, 0)
+    workload = Workload(CHAIN.name, "noise", fixture.images.shape[1], CHAIN.optimizer, "bf16", 2)
+    fixture.engine.build(Job(CHAIN, workload, "cpu", "float32"), weights)
+    inputs: list[list[str]] = []
+    for timed_layer in split_layers(CHAIN):
+        inputs.append([])
+        hook = register_module_forward_pre_hook(lambda _, given: inputs[-1].append(str(given[0].dtype)))
+        x, dy = (array.astype(np.float32) for array in noise(timed_layer))
+        fixture.engine.build_layer_operations(timed_layer, weights, x, dy)
+        hook.remove()
+    first, *others = ({*dtypes} for dtypes in inputs)
+    assert first == {"torch.float32"}
+    assert others == [{"torch.bfloat16"}] * len(others)
+
+
+@timed_from_python
+def test_a_forward_pass_normalizes_with_running_statistics(fixture: EngineFixture) -> None:
+    layer = BatchNorm("norm", 3)
+    model = msgspec.structs.replace(CHAIN, layers=(layer, GlobalAveragePool(), Dense("dense", 3, 10)))
+    weights = {name: value + np.float32(0.1) for name, value in initial_weights(model, 0).items()}
+    workload = Workload(model.name, "noise", fixture.images.shape[1], model.optimizer, "fp32", 2, pass_="forward")
+    fixture.engine.build(Job(model, workload, "cpu", "float64"), weights)
+    (timed_layer, *_), x = split_layers(model), fixture.images[0].astype(np.float64)
+    (actual,) = run_operations(fixture.engine, timed_layer, weights, x, x)["forward"]
+    tensors = ("weight", "bias", "running_mean", "running_variance")
+    weight, bias, mean, variance = (weights[f"norm.{tensor}"].astype(float)[:, None, None] for tensor in tensors)
+    expected = weight * (x - mean) / np.sqrt(variance + layer.epsilon) + bias
+    np.testing.assert_allclose(actual, expected, rtol=1e-8)
+
+
 @in_process_of("tf")
 def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> None:
     check_operations(fixture, ("eager",))

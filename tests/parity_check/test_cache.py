@@ -143,18 +143,24 @@ def test_key_depends_on_the_network_and_not_on_its_name(check_request: CheckRequ
     assert training_key(changed.job, 3, []) != training_key(check_request.job, 3, [])
 
 
-def test_key_depends_on_order_and_workers_of_the_pipeline(check_request: CheckRequest, tmp_path: Path) -> None:
+def test_key_depends_on_order_augmentations_and_workers_of_the_pipeline(
+    check_request: CheckRequest, tmp_path: Path
+) -> None:
     cache = CheckCache(tmp_path / "checks")
-    order = tmp_path / "order.npy"
+    order, augmentations = tmp_path / "order.npy", tmp_path / "augmentations.npy"
     np.save(order, np.arange(8))
+    np.save(augmentations, np.arange(24))
     stream = PipelineFiles("", "", str(order), None, loader_workers=1, steps_per_epoch=4, bytes=100)
     keys = [cache.key(check_request, CONTEXT)]
-    for fields in ({}, {"loader_workers": 2}, {"steps_per_epoch": 5}):
+    augmented = {"augmentations_path": str(augmentations)}
+    for fields in ({}, {"loader_workers": 2}, {"steps_per_epoch": 5}, augmented):
         piped = check_request._replace(pipeline_files=msgspec.structs.replace(stream, **fields))
         keys.append(cache.key(piped, CONTEXT))
     reverse_content(order)
     keys.append(cache.key(check_request._replace(pipeline_files=stream), CONTEXT))
-    assert len(set(keys)) == 5
+    reverse_content(augmentations)
+    keys.append(cache.key(piped, CONTEXT))
+    assert len(set(keys)) == 7
 
 
 def test_key_depends_on_polybench_source_files(

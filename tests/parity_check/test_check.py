@@ -263,6 +263,11 @@ def test_a_moving_rate_is_checked_where_it_changes(check: Check) -> None:
     assert {t.step for t in parity.tensors if t.kind == "schedule"} == {31}
 
 
+def test_a_rate_that_changes_right_after_the_first_steps_is_checked(check: Check) -> None:
+    tensors = check("Correct", lr_schedule=((STEPS, 0.001),)).tensors
+    assert {t.step for t in tensors if (t.part, t.kind) == ("float64", "schedule")} == {STEPS + 1}
+
+
 def test_the_timed_part_ends_with_the_last_change_of_the_rate(check: Check) -> None:
     timed = [t for t in check("Correct", lr_schedule=((1, 0.001), (6, 0.002))).tensors if t.part == "timed"]
     assert {t.step for t in timed if t.kind == "gradient"} == {0, 6}

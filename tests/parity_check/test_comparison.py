@@ -81,6 +81,7 @@ def test_error_of_an_undefined_direction_is_none() -> None:
     assert whole_gradient_errors([float("nan"), 1.0], [1.0, 1.0]) == {"gradient": None, "size": None}
     assert whole_gradient_errors([0.0, 0.0], [1.0, 1.0]) == {"gradient": None, "size": 1}
     assert whole_gradient_errors([1.0, 1.0], [0.0, 0.0]) == {"gradient": None, "size": None}
+    assert whole_gradient_errors([float("inf"), 1.0], [1.0, 1.0]) == {"gradient": None, "size": None}
 
 
 def test_rounding_cannot_change_the_count_of_correct_predictions(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from polybench.machine.memory import RssReading
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET
 from polybench.protocol import calls
+from polybench.protocol.calls import Evaluated
 from polybench.worker import handler
 from tests import small_datasets
 from tests.worker.recorder import Recorder
@@ -48,6 +49,12 @@ def test_accuracy_and_loss_include_all_images_of_every_batch(
 def softmax(pixels: Array) -> Array:
     powers = np.exp(logits(LENET, initial_weights(LENET, 0), pixels))
     return powers / powers.sum(axis=1, keepdims=True)
+
+
+def test_accuracy_and_loss_of_sequences_are_means_over_positions() -> None:
+    engine: Any = SimpleNamespace(evaluate=lambda _, labels: (labels.size / 2, 3.0 * labels.size))
+    labels = np.zeros((4, 5), np.int64)
+    assert handler.evaluate(engine, labels, labels) == Evaluated(0.5, 3.0)
 
 
 def test_the_time_of_an_import_contains_that_of_the_engines_module(

@@ -5,6 +5,9 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -139,3 +142,47 @@ def test_wait_until_idle_finishes_all_prefetched_batches(fixture: EngineFixture)
     pending = fixture.engine._pipeline._pending
     assert len(pending) == 3  # of four batches
     assert all(batch.done() for batch in pending)
+
+
+@in_process_of("jax")
+def test_preloading_ends_the_threads_of_the_pipeline(fixture: EngineFixture) -> None:
+    fixture.build()
+    engine: Any = fixture.engine
+    engine.open_pipeline(make_pipeline_input(2, False)[0])
+    threads = engine._pipeline._threads
+    engine.load(fixture.images, fixture.labels)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        threads.submit(print)
+
+
+@in_process_of("jax")
+def test_a_block_ends_when_loss_and_weights_are_computed(fixture: EngineFixture) -> None:
+    import jax
+
+    fixture.build()
+    engine: Any = fixture.engine
+    engine.run_steps(0, 1)
+    with patch.object(jax, "block_until_ready", wraps=jax.block_until_ready) as wait:
+        engine.run_steps(1, 2)
+    before, after = (call.args[0] for call in wait.call_args_list)
+    assert after == (engine._state, engine._loss)
+    assert before.weights["conv1.weight"].is_deleted()  # the state that the first step took over
+
+
+@in_process_of("jax")
+def test_the_loss_is_float32_in_every_precision(fixture: EngineFixture) -> None:
+    for precision in ("fp32", "bf16"):
+        fixture.build(precision=precision)
+        fixture.engine.run_steps(0, 1)
+        assert fixture.engine._loss.dtype == "float32"
+
+
+@in_process_of("jax")
+def test_results_in_donated_buffers_are_no_new_memory(fixture: EngineFixture) -> None:
+    from polybench.engines.jax.device import count_allocations, find_device
+
+    plan = SimpleNamespace(temp_size_in_bytes=100, output_size_in_bytes=50, alias_size_in_bytes=30)
+    compiled = SimpleNamespace(memory_analysis=lambda: plan)
+    allocations = count_allocations(lambda: None, 2, compiled, find_device("cpu"))
+    assert allocations.host is not None
+    assert allocations.host.bytes_per_step == 100 + 50 - 30

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
 import pytest
 
 from polybench.errors import EngineUnavailable
+from polybench.networks.optimizers import Optimizer
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
 
@@ -82,3 +87,69 @@ def test_only_the_cpu_is_available(fixture: EngineFixture) -> None:
     with pytest.raises(EngineUnavailable) as missing:
         fixture.build(device="cuda")
     assert missing.value.hint == "use --devices cpu"
+
+
+@in_process_of("keras")
+def test_the_clock_stops_when_the_weights_are_computed(fixture: EngineFixture) -> None:
+    from polybench.engines.keras import engine as keras_engine
+
+    fixture.build()
+    engine: Any = fixture.engine
+    order: list[str] = []
+    with (
+        patch.object(keras_engine, "perf_counter", lambda: order.append("clock") or 0.0),
+        patch.object(engine._backend, "synchronize", lambda _: order.append("synchronize")),
+        patch.object(engine._model, "train_on_batch", lambda *_: order.append("step")),
+    ):
+        engine.run_steps(0, 2)
+    assert order == ["clock", "step", "step", "synchronize", "clock"]
+
+
+@in_process_of("keras+jax")
+def test_nothing_compiled_is_read_from_a_disk(fixture: EngineFixture) -> None:
+    import jax
+
+    jax.config.update("jax_enable_compilation_cache", True)
+    fixture.build()
+    assert not jax.config.jax_enable_compilation_cache
+
+
+@in_process_of("keras")
+def test_native_allocations_are_unavailable_while_a_pool_hides_tensors(fixture: EngineFixture) -> None:
+    from polybench.engines.shared import tensorflow
+
+    with (
+        patch.object(tensorflow, "uses_onednn", lambda: True),
+        patch.dict("os.environ", {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "0"}),
+        pytest.raises(EngineUnavailable, match="pool hides tensors"),
+    ):
+        fixture.engine.untraced_native_allocations()
+
+
+@in_process_of("keras+torch")
+def test_decay_adds_its_share_of_the_weights_to_the_gradients(fixture: EngineFixture) -> None:
+    import keras
+
+    from polybench.engines.keras.foreach_optimizers import FOREACH_OPTIMIZERS
+    from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
+
+    weights = keras.Variable(np.array([2.0, -1.0]), dtype="float32")
+    optimizer = CanonicalOptimizer(Optimizer("sgd", 0.5, weight_decay=0.1), [weights], [], FOREACH_OPTIMIZERS)
+    optimizer.keras.apply([keras.ops.array([1.0, 0.0])], [weights])
+    np.testing.assert_allclose(weights.numpy(), [2 - 0.5 * 1.2, -1 + 0.5 * 0.1], rtol=1e-6)
+
+
+@in_process_of("keras")
+def test_restored_velocities_have_the_rate_with_which_they_were_saved(fixture: EngineFixture) -> None:
+    import keras
+
+    from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
+
+    weights = keras.Variable(np.zeros(1), dtype="float32")
+    optimizer = CanonicalOptimizer(Optimizer("momentum", 0.4, 0.5), [weights], [])
+    optimizer.keras.apply([keras.ops.array([1.0])], [weights])
+    saved = optimizer.state()
+    optimizer.set_learning_rate(0.1)
+    optimizer.restore(saved)
+    optimizer.set_learning_rate(0.2)
+    np.testing.assert_allclose(optimizer.keras.momentums[0].numpy(), [-0.2], rtol=1e-6)

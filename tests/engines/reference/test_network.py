@@ -76,6 +76,16 @@ def test_equal_images_give_the_results_of_computing_each_of_them(convention: Num
             np.testing.assert_allclose(getattr(once, kind)[name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+def test_a_bias_adds_up_the_exact_gradients_of_all_positions_with_rounded_operands() -> None:
+    model = Model("net", "", (5, 4), 3, (Dense("dense", 4, 3),), 4, Optimizer(), 4)
+    weights, images, labels = initial_weights(model, 0), RANDOM.random((4, 5, 4)), RANDOM.integers(0, 3, (4, 5))
+    exact, rounded = (
+        loss_and_gradients(model, weights, images, labels, NumericalConventions(operand_bits=bits)).gradients
+        for bits in (0, 30)
+    )
+    np.testing.assert_allclose(rounded["dense.bias"], exact["dense.bias"], rtol=1e-6)
+
+
 def engine(conventions: NumericalConventions = NO_DEVIATIONS, seed: int = 0) -> ReferenceEngine:
     reference = ReferenceEngine()
     workload = Workload("everything", "noise", 4, Optimizer(), "fp32", 1)

@@ -18,7 +18,7 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.schema.options import Workload
-from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
 from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
 
 
@@ -56,6 +56,31 @@ def test_fit_is_timed_in_blocks_and_traced_once(fixture: EngineFixture) -> None:
         fixture.engine.reset()
         fixture.engine.run_steps(0, n)
     assert fixture.engine._model.train_function is step
+
+
+@in_process_of("tf")
+def test_fit_continues_the_pipeline_until_batches_are_preloaded(fixture: EngineFixture) -> None:
+    engine: Any = fixture.engine
+    fixture.build(variants=("keras_fit",))
+    engine.open_pipeline(make_pipeline_input(0, False)[0])
+    with patch.object(engine._pipeline, "dataset") as dataset:
+        engine._dataset(range(6, 8))  # of four batches
+        dataset.assert_called_once_with(2, 2)
+        engine.load(fixture.images, fixture.labels)
+        ((_, labels),) = engine._dataset(range(6, 7))
+        dataset.assert_called_once()
+    np.testing.assert_array_equal(labels, fixture.labels[2])
+
+
+@in_process_of("tf")
+def test_only_the_requested_steps_omit_the_all_reduce(fixture: EngineFixture) -> None:
+    from polybench.engines.tf.engine import TensorFlowEngine
+
+    engine: Any = TensorFlowEngine()
+    engine._replicas, engine._step, engine._step_without_allreduce = object(), "step", "without all-reduce"
+    with patch.object(engine, "run_steps", lambda _, n: (engine._step, n)):
+        assert engine.run_steps_without_allreduce(0, 3) == ("without all-reduce", 3)
+        assert engine.run_steps(0, 2) == ("step", 2)
 
 
 def job_of(model: Model, *variants: str, device: str = "cpu", **changes: Any) -> Job:

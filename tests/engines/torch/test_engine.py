@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polybench.engines.base import Array, Engine, Weights
-from polybench.engines.job import Job
+from polybench.engines.job import Job, Rank
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
@@ -21,7 +21,7 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.comparison import vary_constants
 from polybench.schema.options import Workload
-from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
 from tests.example_networks import EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT
 
 
@@ -76,6 +76,42 @@ def test_in_place_operations_do_not_change_results(fixture: EngineFixture) -> No
     weights = [first.weight, second.weight, norm.weight]
     gradients = (torch.autograd.grad(result.sum(), weights) for result in (outputs, expected))
     assert all(map(torch.equal, *gradients))
+
+
+@in_process_of("torch")
+def test_a_relu_overwrites_the_output_of_a_norm_or_block_only(fixture: EngineFixture) -> None:
+    from polybench.engines.torch.layers import build_network
+
+    layers = (ReLU(), Conv("conv", 3, 3, 1), ReLU(), BatchNorm("norm", 3), ReLU(), Residual(()), ReLU(), ReLU())
+    network = build_network(layers, (3, 8, 8), fixed_masks=False)
+    in_place = [module.inplace for module in network.module if hasattr(module, "inplace")]
+    assert in_place == [False, False, True, True, False]
+
+
+@in_process_of("torch")
+def test_each_rank_draws_dropout_masks_of_its_own(fixture: EngineFixture) -> None:
+    import torch
+
+    from polybench.engines.torch.replicas import Replicas
+
+    fixture.build()
+    engine: Any = fixture.engine
+    with patch.object(engine, "_replicas", Replicas(Rank(2, 4, ""))):
+        engine.reset()
+        assert torch.initial_seed() == engine._job.seed + 2
+
+
+@in_process_of("torch")
+def test_the_input_pipeline_pins_memory_for_a_gpu_only(fixture: EngineFixture) -> None:
+    import torch
+
+    from polybench.engines.torch import pipeline
+
+    source, _ = make_pipeline_input(0, False)
+    for device, is_pinned in (("cpu", False), ("cuda", True)):
+        with patch.object(pipeline, "DataLoader") as loader:
+            pipeline.open_batches(source, torch.device(device), torch.float32, torch.contiguous_format)
+        assert loader.call_args.kwargs["pin_memory"] == is_pinned
 
 
 @in_process_of("torch")
