@@ -49,7 +49,7 @@ WORKER_MODULES = (
 
 
 class PooledProcess:
-    """What polybench needs of a `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that polybench uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

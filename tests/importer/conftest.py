@@ -12,7 +12,7 @@ IMPORTER = "polybench.importer"
 MODULES = {
     "test_torch": ("torch.export._trace", f"{IMPORTER}.torch_graph", f"{IMPORTER}.torch_program", f"{IMPORTER}.proof")
 }
-"""What the imports of a file share; those of other files are new processes."""
+"""Modules that the imports of a file share; those of other files run in new processes."""
 
 
 @pytest.fixture(scope="module", autouse=True)

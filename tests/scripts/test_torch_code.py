@@ -1,4 +1,4 @@
-"""What the code of a network in PyTorch trains; tests/scripts/test_network_code.py runs it."""
+"""Weights that the code of a network in PyTorch trains; tests/scripts/test_network_code.py runs it."""
 
 from __future__ import annotations
 
