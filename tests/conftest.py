@@ -17,7 +17,7 @@ import contextlib
 import inspect
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 workers = engine_workers.workers
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before the time limit of the test begins
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if ring(item.nodeid) == "julia":
+        julia_depot.compile_packages()
+    return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

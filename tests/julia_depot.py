@@ -6,6 +6,7 @@ invalidate each other's code, which takes two minutes to compile. A test run wou
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -40,8 +41,9 @@ def variables() -> dict[str, str]:
     }
 
 
-def main() -> int:
-    """Compile the package; return Julia's exit status, or 0 without Julia."""
+@functools.cache
+def compile_packages() -> int:
+    """Compile the package, or wait for a process that does; return Julia's exit status, or 0 without Julia."""
     os.environ |= variables()
     try:
         check(julia := find())
@@ -53,4 +55,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compile_packages())
