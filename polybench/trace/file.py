@@ -83,6 +83,15 @@ class _Location(NamedTuple):
     size: int
 
 
+class _Array(NamedTuple):
+    """What the header of an array says, and the offset of its first number."""
+
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: np.dtype[Any]
+    start: int
+
+
 class Trace:
     """A trace that is read: the header, complete steps, and tensors on demand.
 
@@ -97,6 +106,7 @@ class Trace:
         self.path = path
         self.steps: dict[int, StepRecord] = {}
         self._tensors: dict[tuple[int, TensorKind], dict[str, _Location]] = {}
+        self._arrays: dict[_Location, _Array] = {}
         try:
             self._file = open_regular_file(path)
         except OSError as error:
@@ -121,7 +131,7 @@ class Trace:
 
     def shapes(self, step: int, kind: TensorKind) -> dict[str, tuple[int, ...]]:
         """Return the shape of each tensor by name."""
-        return {name: self._read_shape(location, name)[0] for name, location in self._group(step, kind).items()}
+        return {name: self._array(location, name).shape for name, location in self._group(step, kind).items()}
 
     def tensor(self, step: int, kind: TensorKind, name: str) -> Array:
         """Read a tensor, in float64 except for integers of a batch. Raises BadInput if the trace has no such tensor."""
@@ -130,10 +140,11 @@ class Trace:
             raise BadInput(f"{self.path}: step {step} has no {kind} {name!r}")
         if kind in ("weight", "gradient", "statistic"):
             self._check_shape(step, kind, name)
-        shape, fortran_order, dtype = self._read_shape(location, name)
-        flat = np.fromfile(self._file, dtype, math.prod(shape))
-        tensor = flat.reshape(shape, order="F" if fortran_order else "C")
-        return tensor if kind == "batch" and dtype.kind != "f" else tensor.astype("float64")
+        array = self._array(location, name)
+        self._file.seek(array.start)
+        flat = np.fromfile(self._file, array.dtype, math.prod(array.shape))
+        tensor = flat.reshape(array.shape, order="F" if array.fortran_order else "C")
+        return tensor if kind == "batch" and array.dtype.kind != "f" else tensor.astype("float64")
 
     def tensors(self, step: int, kind: TensorKind) -> dict[str, Array]:
         """Read all tensors of a kind."""
@@ -143,7 +154,7 @@ class Trace:
         """Return the type that a tensor had in its training; NumPy may lack it, so that the file has float32."""
         records = (self.steps[one] for one in (step, step - 1) if one in self.steps)
         own = next((record.dtypes.get(f"{kind}/{name}") for record in records), None)
-        return own or self._read_shape(self._group(step, kind)[name], name)[2].name
+        return own or self._array(self._group(step, kind)[name], name).dtype.name
 
     def epsilon(self) -> float:
         """Return the rounding unit of the weights: the largest one of their types."""
@@ -159,7 +170,7 @@ class Trace:
         first = self._group(0, origin).get(name)
         if first is None or (step, kind) == (0, origin):
             return
-        expected, found = self._read_shape(first, name)[0], self._read_shape(self._group(step, kind)[name], name)[0]
+        expected, found = (self._array(one, name).shape for one in (first, self._group(step, kind)[name]))
         if found != expected:
             raise BadInput(f"{self.path}: step {step}: {kind} {name!r} has the shape {found}, expected {expected}")
 
@@ -224,23 +235,28 @@ class Trace:
         except msgspec.MsgspecError as error:
             raise BadInput(f"{self.path}: {entry.name}: {format_validation_error(error)}") from error
 
-    def _read_shape(self, location: _Location, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-        """Read an array's header, and leave the file at its first number."""
+    def _array(self, location: _Location, name: str) -> _Array:
+        """Return what an array's header says; NumPy parses it as a Python literal, so it is parsed once."""
+        if location not in self._arrays:
+            self._arrays[location] = self._read_array_header(location, name)
+        return self._arrays[location]
+
+    def _read_array_header(self, location: _Location, name: str) -> _Array:
         self._file.seek(location.offset)
         try:
             version = np.lib.format.read_magic(self._file)
             if version != (1, 0):
                 raise ValueError(f"version {version} of the format")
             shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(self._file)
-            size = location.size - (self._file.tell() - location.offset)
+            start = self._file.tell()
             _check_axes(shape, dtype)
         except (ValueError, EOFError, SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:
             raise BadInput(f"{self.path}: tensor {name!r} is not a NumPy array: {error}") from error
         if dtype.kind not in _NUMBERS:
             raise BadInput(f"{self.path}: tensor {name!r} has the type {dtype}: expected real numbers")
-        if math.prod(shape) * dtype.itemsize != size:
+        if math.prod(shape) * dtype.itemsize != (size := location.offset + location.size - start):
             raise BadInput(f"{self.path}: tensor {name!r} has {size} bytes: expected those of {shape} {dtype}")
-        return shape, fortran_order, dtype
+        return _Array(shape, fortran_order, dtype, start)
 
 
 def _check_axes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
