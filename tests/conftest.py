@@ -64,7 +64,7 @@ LONGEST = (
 )
 """Files that start early: if two processes share the files, the one with the last long file ends alone."""
 
-POOLED = r"tests/runner/(?!test_resume)"
+POOLED = r"tests/(runner/(?!test_resume)|cli/|test_api|test_examples|test_plugins)"
 """Tests of whole studies whose workers are forked. A study is not resumed with the code of another kind of start."""
 
 _RANK = {f"tests/{name}": rank for rank, name in enumerate(("julia", "engines", *LONGEST))}
