@@ -1,4 +1,5 @@
-# Which chains can be imported, and the sentence for those that cannot.
+# Which chains can be imported, and the sentence for those that cannot. Runs alone as well.
+using Flux, PolyBench, Test
 
 struct Wrapper{A}
     attention::A

@@ -112,6 +112,7 @@ def test_the_chain_of_the_guide_is_proven(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.wide  # julia/test/import.jl reads these layers, and the parity check trains them
 @pytest.mark.usefixtures("julia")
 @pytest.mark.timeout(300)
 def test_code_for_flux_is_the_same_transformer(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ class JuliaTests(NamedTuple):
     studies: Path
 
 
-def run_tests(file: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_tests(file: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a file of Julia's tests with -O0, which compiles faster and computes the same; no test asserts a time."""
     julia, folder = configured_julia(), package_folder()
-    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "--threads=2", "-O0"]
+    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "--threads=2", "-O0", *options]
     command.append(str(folder / "test" / file))
     own = {"JULIA_LOAD_PATH": f"@:{folder}:@stdlib", **variables}
     return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=2900, check=False)
@@ -54,6 +54,12 @@ def julia_tests(tmp_path_factory: pytest.TempPathFactory) -> JuliaTests:
 @pytest.mark.timeout(1200)  # compiles everything again
 def test_julia_package(julia_tests: JuliaTests) -> None:
     assert julia_tests.run.returncode == 0, julia_tests.run.stdout + julia_tests.run.stderr
+
+
+@pytest.mark.timeout(1200)
+def test_the_import_of_chains() -> None:
+    run = run_tests("import.jl", "--compile=min")  # each chain has a type of its own, for which compiling takes a second
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.wide  # with Aqua, JET, Lux and the examples of docstrings; JET infers types for minutes
