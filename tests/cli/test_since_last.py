@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from polybench.cli.versions import _versions_since_last
 from polybench.runner.versions import Versions
@@ -49,6 +50,7 @@ def test_the_last_good_version_is_the_newest_that_met_no_condition(tmp_path: Pat
     assert (_versions_since_last(*request, store, conditions) or ())[:2] == ("2", "4")
 
 
+@pytest.mark.wide  # test_action.py builds commits; which one is the last good one is tested above
 def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path) -> None:
     package = tmp_path / "package"
     first, second = (one[:12] for one in write_package(package, [1.0, 1.0]))

@@ -58,7 +58,7 @@ def test_julia_package(julia_tests: JuliaTests) -> None:
 
 @pytest.mark.timeout(1200)
 def test_the_import_of_chains() -> None:
-    run = run_tests("import.jl", "--compile=min")  # each chain has a type of its own, for which compiling takes a second
+    run = run_tests("import.jl", "--compile=min")  # compiling for the type of each chain takes a second
     assert run.returncode == 0, run.stdout + run.stderr
 
 
