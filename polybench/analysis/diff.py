@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from polybench.analysis.repetitions import Repetitions
+from polybench.analysis.verdicts import DIFFERENCES, judge, largest_change
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema import units
-from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
+from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo
 from polybench.schema.metadata import Host
 from polybench.schema.options import RENAME
-from polybench.schema.result import Result
+from polybench.schema.result import Interval, Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange, combine, difference_of_shifts, log_ratio_change
 from polybench.stats.statistics import process_log_means, process_means, q_values
@@ -46,8 +47,6 @@ _HOST = ("hostname", "os", "cpu", "cores", "threads", "memory_bytes", "gpus", "c
 
 _NOTABLE_PEAK_CHANGE = 0.05
 """Relative change of a peak that is reported, equal to `schema.measurements.MAX_DRIFT`."""
-
-DIFFERENCES: tuple[Verdict, ...] = ("faster", "slower")
 
 SIGNIFICANCE_LEVEL = 0.05
 """Expected fraction of false verdicts among all verdicts of a difference."""
@@ -273,48 +272,29 @@ def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[
             yield row
             continue
         rate = next(rates)
-        limit = math.copysign(math.log1p(tolerance), change.log)
-        differs = rate < SIGNIFICANCE_LEVEL and abs(change.log) > abs(limit)
-        if not row.changed and row.ratio is not None:
-            # Nothing is known to have changed. If a control changed, its correction must not create a verdict.
-            differs = differs and math.log(row.ratio) / limit > 1
-        verdict: Verdict = "faster" if change.log > 0 else "slower"
-        reason = None
-        if not differs:
-            is_known = _largest_change(row) <= tolerance
-            verdict, reason = ("no difference", None) if is_known else ("cannot tell", _describe(row))
+        uncorrected = None if row.changed else row.ratio
+        verdict, reason = judge(
+            change.ratio, _interval(row), tolerance, is_significant=rate < SIGNIFICANCE_LEVEL, uncorrected=uncorrected
+        )
         yield msgspec.structs.replace(row, verdict=verdict, q_value=rate, reason=reason)
 
 
-def _describe(row: DiffRow) -> str:
-    """Describe the changes of the step time that the interval of the verdict contains."""
-    return "between {} and {}".format(*map(_describe_change, row.corrected_ci95 or row.ci95 or (1.0, 1.0)))
-
-
-def _describe_change(ratio: float) -> str:
-    """0.5 -> "2 times as long", 0.8 -> "25% slower", 1.25 -> "20% faster", in the time of a step."""
-    if ratio <= 0.5:
-        return f"{units.format_number(1 / ratio)} times as long"
-    return f"{100 * abs(1 / ratio - 1):.2g}% {'faster' if ratio > 1 else 'slower'}"
+def _interval(row: DiffRow) -> Interval:
+    """Return the interval that the verdict refers to."""
+    return row.corrected_ci95 or row.ci95 or (1.0, 1.0)
 
 
 def _suggest_versions(rows: Sequence[DiffRow], tolerance: float) -> Iterator[str]:
     """Suggest to measure side by side if a row that changed may differ by more than the tolerance."""
     judged = [row for row in rows if row.q_value is not None and row.verdict == "cannot tell"]
-    undecided = [row for row in judged if row.changed or units.describe_too_wide(row.corrected_ci95 or row.ci95)]
-    open_change = max(map(_largest_change, undecided), default=0.0)
+    undecided = [row for row in judged if row.changed or units.describe_too_wide(_interval(row))]
+    open_change = max((largest_change(_interval(row)) for row in undecided), default=0.0)
     if open_change > tolerance:
         yield (
             f"studies of different times leave changes of up to {100 * open_change:.2g}% open: polybench versions"
             " measures two versions side by side and finds smaller ones:"
             " polybench versions OLD NEW --package NAME, or --checkout FOLDER"
         )
-
-
-def _largest_change(row: DiffRow) -> float:
-    """Return the largest relative change of the step time that the interval of the verdict contains."""
-    low, high = row.corrected_ci95 or row.ci95 or (1.0, 1.0)
-    return max(high, 1 / low) - 1
 
 
 def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:

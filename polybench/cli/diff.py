@@ -30,7 +30,7 @@ def diff(
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1, VERDICT=PERCENT. slower=5%: a configuration is slower and its"
             " step takes 5% more time, corrected for machine drift; also faster=5%, for less time. The exit code is 4"
-            " if no configuration has a verdict.",
+            " if every configuration may meet it or not.",
         ),
     ] = None,
     same_machine: Annotated[
@@ -68,20 +68,22 @@ def parse_conditions(texts: list[str]) -> dict[str, float]:
 
 
 def _exit_code(document: DiffDocument, conditions: dict[str, float]) -> int:
-    """Return 1 if a row meets a condition, else 4 if no row has a verdict, else 0."""
-    compared = [row for row in document.rows if row.verdict in ("faster", "slower", "no difference")]
-    failed = [
-        row for row in compared if row.verdict in conditions and _change(row.corrected_ratio) >= conditions[row.verdict]
+    """Return 1 if a row meets a condition, else 4 if no row shows that it does not, else 0."""
+    from polybench.analysis.verdicts import change, meets
+
+    found = [
+        (row, meets(row.verdict, row.corrected_ratio or 1.0, row.corrected_ci95, conditions)) for row in document.rows
     ]
-    for row in failed:
-        corrected = "" if row.corrected_ratio == row.ratio else ", corrected for machine drift"
-        change = f"{_change(row.corrected_ratio):.1%}"
-        echo(f"{row.configuration} is {row.verdict} by {change}{corrected}", err=True)
-    if not compared:
-        echo("no configuration has a verdict", err=True)
-    return 1 if failed else 0 if compared else 4
-
-
-def _change(ratio: float | None) -> float:
-    """Return the relative change of the step time."""
-    return 0.0 if ratio is None else abs(1 / ratio - 1)
+    for row, is_met in found:
+        if is_met:
+            corrected = "" if row.corrected_ratio == row.ratio else ", corrected for machine drift"
+            echo(
+                f"{row.configuration} is {row.verdict} by {change(row.corrected_ratio or 1.0):.1%}{corrected}", err=True
+            )
+    answers = [is_met for _, is_met in found]
+    if any(answers):
+        return 1
+    if False in answers:
+        return 0
+    echo("no configuration has a verdict", err=True)
+    return 4

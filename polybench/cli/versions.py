@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +28,7 @@ from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
+from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study
 from polybench.schema.study import StudyDocument
@@ -83,7 +83,7 @@ def versions(
             "--fail-if",
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1. slower=5%: the step of HEAD takes 5% more time, and the interval over"
-            " processes excludes 1; also faster=5%. The exit code is 4 if the comparison is inconclusive.",
+            " processes excludes 1; also faster=5%. The exit code is 4 if the interval has changes on both sides.",
             show_default="none; slower=5% with --since-last",
         ),
     ] = None,
@@ -119,7 +119,10 @@ def versions(
         raise BadInput("expected BASE and HEAD, two releases or commits, or --since-last")
     document, text = measure_pair(source.pair(study, base, head), options, store, metadata)
     message = f"saved; print it again with: polybench show {document.id}"
-    code = exit_code(document) or (verdict_code(document, conditions) if conditions else 0)
+    code = exit_code(document)
+    if not code:
+        verdict = verdict_code(document, conditions)
+        code = verdict if conditions else 0
     print_and_exit(text, options, store, message, code)
 
 
@@ -180,17 +183,22 @@ def make_source(study: Study, package: str | None, checkout: Path | None) -> tup
 
 
 def verdict_code(document: StudyDocument, conditions: dict[str, float], *, quiet: bool = False) -> int:
-    """Return 1 if the second version meets a condition, 4 if inconclusive, else 0; print the reason unless quiet."""
+    """Return 1 if the second version meets a condition, 4 if it may or not, else 0; print the verdict unless quiet."""
+    from polybench.analysis.verdicts import change, judge, meets
+
     result = document.results[1]
-    comparison = result.vs_baseline
-    if comparison is None or comparison.is_significant is None:
-        code, text = 4, f"inconclusive: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}"
+    comparison, tolerance = result.vs_baseline, document.settings.tolerance
+    if comparison is None or comparison.is_significant is None or comparison.ci95 is None:
+        is_met = None
+        text = f": cannot tell: {(comparison and comparison.inconclusive_reason) or 'increase --processes'}"
     else:
-        slower = comparison.speedup < 1
-        change = abs(1 / comparison.speedup - 1)
-        verdict = "slower" if slower else "faster"
-        code = int(comparison.is_significant and change >= conditions.get(verdict, math.inf))
-        text = f"{result.configuration} is {verdict} by {change:.1%} than {comparison.baseline}" if code else ""
-    if text and not quiet:
-        echo(text, err=True)
-    return code
+        ratio, interval = comparison.speedup, comparison.ci95
+        verdict, reason = judge(ratio, interval, tolerance, is_significant=comparison.is_significant)
+        is_met = meets(verdict, ratio, interval, conditions)
+        text = {
+            "no difference": f": no difference above {units.format_percent(tolerance)}",
+            "cannot tell": f": cannot tell: {reason}",
+        }.get(verdict, f" is {verdict} by {change(ratio):.1%} than {comparison.baseline}")
+    if not quiet:
+        echo(f"{result.configuration}{text}", err=True)
+    return {True: 1, False: 0, None: 4}[is_met]

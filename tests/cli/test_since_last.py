@@ -21,7 +21,7 @@ from tests.versioned_package import ENGINE, git, install_row, write_package
 
 FAST = (
     *("--engines", "small", "--data", "synthetic", "--batch-size", "16", "--threads", "1", "--no-metrics"),
-    *("--processes", "3", "--rounds-per-process", "1", "--steps-per-round", "3"),
+    *("--processes", "5", "--rounds-per-process", "1", "--steps-per-round", "3"),
 )
 
 
@@ -78,7 +78,7 @@ def test_each_new_commit_is_compared_once_with_the_last_good_one(tmp_path: Path)
     code, measured, message = since_last()
     assert (code, measured) == (1, [second, slow])
     assert "is slower by" in message
-    fixed = commit(package, 1.01)
+    fixed = commit(package, 1.001)
     assert since_last()[:2] == (0, [second, fixed])  # the slow commit is not the last good one
     assert len([*(tmp_path / "results").glob("*.json")]) == 3
 

@@ -10,6 +10,7 @@ from polybench.cli.versions import verdict_code
 from polybench.errors import BadInput
 from polybench.runner import versions
 from polybench.runner.versions import Versions
+from polybench.schema.result import BaselineComparison
 from tests.commands import refused
 from tests.factories import measured, study
 from tests.versioned_package import write_package
@@ -72,3 +73,23 @@ def test_a_release_without_a_tag_is_not_installed_as_a_build_with_one(
 def test_a_condition_is_about_one_direction(seconds: float, conditions: dict[str, float], code: int) -> None:
     document = study(measured("torch@base/cpu", 0.0165), measured("torch@head/cpu", seconds))
     assert verdict_code(document, conditions) == code
+
+
+@pytest.mark.parametrize(
+    ("speedup", "interval", "verdict", "code"),
+    [
+        (0.8, (0.7, 0.9), " is slower by 25.0% than torch@base/cpu", 1),
+        (0.97, (0.96, 0.98), " is slower by 3.1% than torch@base/cpu", 0),
+        (1.0, (0.995, 1.005), ": no difference above 1.0%", 0),
+        (0.995, (0.97, 1.02), ": cannot tell: between 3.1% slower and 2% faster", 0),
+        (0.99, (0.90, 1.08), ": cannot tell: between 11% slower and 7.4% faster", 4),
+        (0.9, None, ": cannot tell: increase --processes", 4),
+    ],
+)
+def test_a_change_that_the_interval_leaves_open_is_no_success(
+    speedup: float, interval: tuple[float, float] | None, verdict: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared = BaselineComparison("torch@base/cpu", speedup, interval)
+    document = study(measured("torch@base/cpu", 0.0165), measured("torch@head/cpu", 0.02, vs_baseline=compared))
+    assert verdict_code(document, {"slower": 0.05}) == code
+    assert capsys.readouterr().err == f"torch@head/cpu{verdict}\n"
