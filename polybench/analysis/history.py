@@ -9,12 +9,19 @@ from typing import Any
 
 import msgspec
 
-from polybench.analysis.diff import TOLERANCE, format_value
+from polybench.analysis.diff import SIGNIFICANCE_LEVEL, TOLERANCE, format_value
+from polybench.analysis.verdicts import DIFFERENCES, judge
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series, StudySpread
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.between_studies import LogRatioChange, estimate_spread_of_series, step_level
+from polybench.stats.between_studies import (
+    LogRatioChange,
+    combine,
+    difference_of_shifts,
+    estimate_spread_of_series,
+    step_level,
+)
 from polybench.stats.change_points import segment
 from polybench.stats.statistics import student_quantile, summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
@@ -112,17 +119,25 @@ def _series(
         msgspec.structs.replace(point, segment_level=level, changed=_changed(before, point))
         for before, point, level in zip([points[0], *points], points, levels, strict=False)
     ]
-    change_points = [
-        ChangePoint(
-            study=points[two.start].study,
-            previous_study=points[two.start - 1].study,
-            created=points[two.start].created,
-            ratio=math.exp(one.level - two.level),
-            changed=_changed(points[two.start - 1], points[two.start]),
-        )
-        for one, two in itertools.pairwise(segments)
-        if abs(one.level - two.level) > math.log1p(tolerance)
-    ]
+    change_points = []
+    for one, two in itertools.pairwise(segments):
+        change = _change(measured[one.start : one.stop], measured[two.start : two.stop], spread)
+        if change is None:
+            continue
+        is_significant = change.p_value < SIGNIFICANCE_LEVEL
+        verdict, _ = judge(change.ratio, change.ci95, tolerance, is_significant=is_significant)
+        if verdict in DIFFERENCES:
+            before, first = points[two.start - 1], points[two.start]
+            change_points.append(
+                ChangePoint(
+                    study=first.study,
+                    previous_study=before.study,
+                    created=first.created,
+                    ratio=change.ratio,
+                    ci95=change.ci95,
+                    changed=_changed(before, first),
+                )
+            )
     workload = result.workload
     return Series(
         configuration=result.configuration,
@@ -140,9 +155,34 @@ def _series(
         distinguishing_settings="",
         points=points_with_levels,
         change_points=change_points,
+        **({} if change_points else _steadiness(measured, spread, tolerance)),
         spread=spread,
         excluded=excluded,
     )
+
+
+def _change(older: Sequence[_Measured], newer: Sequence[_Measured], spread: StudySpread) -> LogRatioChange | None:
+    """Return the change between the mean levels of two parts of a series; None if one of them has no level."""
+    levels = [
+        [level for point, level in part if level is not None and point.inconclusive_reason is None]
+        for part in (older, newer)
+    ]
+    if not all(levels):
+        return None
+    one, two = (combine(*((1 / len(part), level) for level in part)) for part in levels)
+    shifts = difference_of_shifts(spread, spread)
+    share = sum(1 / len(part) for part in levels) / 2
+    return combine((1, one), (-1, two), (math.sqrt(share), shifts))
+
+
+def _steadiness(measured: Sequence[_Measured], spread: StudySpread, tolerance: float) -> dict[str, Any]:
+    """Return what is known about a series without a change point: the change from its first half to its second."""
+    middle = len(measured) // 2
+    change = _change(measured[:middle], measured[middle:], spread)
+    if change is None:
+        return {"verdict": "cannot tell", "reason": "fewer than two studies with an interval"}
+    verdict, reason = judge(change.ratio, change.ci95, tolerance, is_significant=False)
+    return {"verdict": verdict, "reason": reason}
 
 
 def _error(point: Point, spread: StudySpread) -> float:

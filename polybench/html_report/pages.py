@@ -102,7 +102,7 @@ def history_page(document: HistoryDocument) -> str:
     for number, series in enumerate(document.series, start=1):
         drawn = draw("history", msgspec.structs.replace(document, series=[series]))
         figure = page.make_figure_view(drawn, "history", f"s{number}")
-        views.append({"id": f"s{number}", "table": series_table(series), "figure": figure})
+        views.append({"id": f"s{number}", "table": series_table(series, document.tolerance), "figure": figure})
     figures = [view["figure"] for view in views]
     return page.render_page("history.html.j2", figures, root="", views=views, report_path=report_path)
 

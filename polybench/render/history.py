@@ -15,12 +15,13 @@ def table(document: HistoryDocument, _: TableOptions = DEFAULTS) -> Table:
     """Build a table per configuration."""
     if not document.series:
         return Table(title=[NO_SERIES])
-    return Table(tables=list(map(series_table, document.series)))
+    return Table(tables=[series_table(series, document.tolerance) for series in document.series])
 
 
 def records(document: HistoryDocument, _: TableOptions) -> Records:
     """List a record per study of each configuration."""
-    labels = [name for name in Series.__struct_fields__ if name not in ("points", "change_points", "excluded")]
+    hidden = ("points", "change_points", "verdict", "reason", "excluded")
+    labels = [name for name in Series.__struct_fields__ if name not in hidden]
     fields = [name for name in Point.__struct_fields__ if name not in ("ci95", "versions", "changed", "tags")]
     rows = [
         [
@@ -36,7 +37,7 @@ def records(document: HistoryDocument, _: TableOptions) -> Records:
     return Records([*labels, *fields, "low", "high", "changed", "tags"], rows)
 
 
-def series_table(series: Series) -> Table:
+def series_table(series: Series, tolerance: float) -> Table:
     """Build a row for each study of a configuration; an asterisk marks change points."""
     changed = {change.study for change in series.change_points}
     rows = [
@@ -56,7 +57,7 @@ def series_table(series: Series) -> Table:
         title=[f"{series.configuration}: {workload}{other}, on {series.hostname} ({series.cpu})"],
         columns=text_columns("study", "started", "step time", "versions"),
         rows=rows,
-        notes=list(_notes(series)),
+        notes=list(_notes(series, tolerance)),
     )
 
 
@@ -84,10 +85,12 @@ def _format_changes(changed: Changed) -> str:
     )
 
 
-def _notes(series: Series) -> Iterator[str]:
+def _notes(series: Series, tolerance: float) -> Iterator[str]:
     """Yield the change points, reasons of inconclusive points, titles and the number of excluded studies."""
     if not series.change_points:
-        yield "no change point"
+        known = f"{series.verdict} above {units.format_percent(tolerance)}"
+        found = f"cannot tell: {series.reason}" if series.reason else known
+        yield f"no change point; from the first half of the studies to the second: {found}"
     for change in series.change_points:
         yield f"* {_describe_change(change)}"
     for point in series.points:
@@ -106,6 +109,8 @@ def _notes(series: Series) -> Iterator[str]:
 
 def _describe_change(change: ChangePoint) -> str:
     """Describe a change point: direction, factor, study and versions that differ."""
-    word, factor = ("faster", change.ratio) if change.ratio > 1 else ("slower", 1 / change.ratio)
+    word, sign = ("faster", 1) if change.ratio > 1 else ("slower", -1)
+    low, high = sorted(bound**sign for bound in change.ci95)
+    factor = units.format_with_ci(change.ratio**sign, (low, high))
     reason = _format_changes(change.changed) or "no version changed"
-    return f"{word} by a factor of {units.format_number(factor)} since {change.study}: {reason}"
+    return f"{word} by a factor of {factor} since {change.study}: {reason}"

@@ -121,8 +121,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A change from one level to another. `ratio` is the speed after it over the speed before; > 1 is
-    faster."""
+    """A change from one level to another. `ratio` is the speed after it over the speed before; > 1 is faster.
+
+    `ci95` contains the spread between studies, but not the choice of this study among all.
+    """
 
     study: str
     """The first study at the new level."""
@@ -130,6 +132,7 @@ class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
     """The last study at the old level."""
     created: str
     ratio: Positive
+    ci95: Interval
     changed: Changed
     """Versions that differ between these two studies."""
 
@@ -154,6 +157,11 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, rename=RENAME):
     points: list[Point]
     """In order of time."""
     change_points: list[ChangePoint]
+    verdict: Verdict | None = None
+    """Without a change point: whether the change from the first half of the points to the second lies within the
+    tolerance."""
+    reason: str | None = None
+    """The changes that its interval contains, if it cannot tell."""
     spread: StudySpread | None = None
     """The spread between successive studies with the same versions; change points exceed it."""
     excluded: NaturalInt = 0

@@ -64,8 +64,22 @@ def test_changed_versions_are_beside_the_step_times(folder: Path) -> None:
     first, fifth = (next(line for line in lines if f"202601{day}" in line) for day in ("01", "05"))
     assert "polybench 0.1.0, Flux 0.16.9" in first
     assert "* Flux 0.16.9 -> 0.16.10\\x1b[2J" in fifth
-    assert "* faster by a factor of 1.60 since 20260105: Flux 0.16.9 -> 0.16.10" in " ".join(text.split())
-    assert "no change point" in printed("history", "--engine", "tf")
+    assert "* faster by a factor of 1.60 (1.57 to 1.63) since 20260105: Flux 0.16.9 -> 0.16.10" in " ".join(
+        text.split()
+    )
+
+
+def test_a_series_without_a_change_point_says_what_is_known(folder: Path) -> None:
+    half = "no change point; from the first half of the studies to the second: "
+    assert half + "no difference above 2.0%" in " ".join(printed("history", "--engine", "tf").split())
+    found = " ".join(printed("history", "--engine", "tf", "--tolerance", "0.1%").split())
+    assert half + "cannot tell: between 0." in found
+    assert "slower and 0." in found
+    (tf,) = series("--engine", "tf", "--tolerance", "0.1%")
+    assert (tf["verdict"], tf["reason"][:7]) == ("cannot tell", "between")
+    assert [one["verdict"] for one in series("--engine", "flux")] == [None]
+    save(folder, 30, 0.1, data_sha256="f" * 64)
+    assert "cannot tell: fewer than two studies with an interval" in " ".join(printed("history").split())
 
 
 @pytest.mark.parametrize(
