@@ -136,14 +136,19 @@ def _between_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
 
 
 class DrawnStudies:
-    """Studies of five processes whose levels differ by 3 %, with shifts of these standard deviations; no runner."""
+    """Studies of five processes whose levels differ by 3 %, with shifts of these standard deviations; no runner.
 
-    def __init__(self, shifts: Shifts, seed: int) -> None:
+    The machine is slower by `state` in some studies, and stays in its state with a probability of 0.9.
+    """
+
+    def __init__(self, shifts: Shifts, seed: int, state: float = 0.0) -> None:
         self._shifts, self._rng, self._ids = shifts, np.random.default_rng(seed), itertools.count()
+        self._state, self._is_slow = state, False
 
     def measure(self, scripts: Mapping[str, Script], **fields: Any) -> StudyDocument:
         """Draw a study of these engines; `fields` are those of `Study`."""
-        common = self._rng.normal(0, self._shifts.common)
+        self._is_slow ^= bool(self._rng.random() < 0.1)
+        common = self._rng.normal(0, self._shifts.common) + math.log1p(self._state) * self._is_slow
         results = []
         for engine, script in scripts.items():
             level = common + self._rng.normal(0, self._shifts.own)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,9 @@ from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import (
     LogRatioChange,
+    Repetition,
     combine,
+    common_shifts,
     difference_of_shifts,
     estimate_spread_of_series,
     step_level,
@@ -40,6 +42,15 @@ _Measured = tuple[Point, LogRatioChange | None]
 """A point, and its level with the error; None for one process."""
 
 
+class _Level(NamedTuple):
+    """A level by which other engines on this machine and device know the machine's drift."""
+
+    place: tuple[Any, ...]
+    configuration: str
+    engine: str
+    repetition: Repetition
+
+
 def build_history(
     studies: Iterable[StudyDocument], filters: Filters = NO_FILTERS, tolerance: float = TOLERANCE
 ) -> HistoryDocument:
@@ -50,36 +61,71 @@ def build_history(
     points_by_key: dict[tuple[Any, ...], list[_Measured]] = {}
     examples: dict[tuple[Any, ...], tuple[StudyDocument, Result]] = {}
     excluded: dict[tuple[Any, ...], int] = {}
+    levels: list[_Level] = []
     for study in studies:
         for result in study.results:
-            if (
-                not result.is_ranked
-                or not result.nested_step_times
-                or not filters.matches_configuration(summarize_configuration(result))
-            ):
+            if not result.is_ranked or not result.nested_step_times:
                 continue
-            key = _series_key(study, result)
+            key, measured = _series_key(study, result), _point(study, result)
+            levels += _control(study, result, key, measured)
+            if not filters.matches_configuration(summarize_configuration(result)):
+                continue
             points = points_by_key.setdefault(key, [])
             # without the parts that take memory
             example = msgspec.structs.replace(study, results=[]), msgspec.structs.replace(result, step_times=None)
             examples.setdefault(key, example)
             if len(points) < MAX_STUDIES:
-                points.append(_point(study, result))
+                points.append(measured)
             else:
                 excluded[key] = excluded.get(key, 0) + 1
     series = [
-        _series(*examples[key], points[::-1], tolerance, excluded.get(key, 0)) for key, points in points_by_key.items()
+        _series(*examples[key], points[::-1], levels, tolerance, excluded.get(key, 0))
+        for key, points in points_by_key.items()
     ]
     return HistoryDocument(tolerance=tolerance, series=_distinguish(series, list(examples.values())))
 
 
 def _series_key(study: StudyDocument, result: Result) -> tuple[Any, ...]:
-    settings, host = study.settings, study.host
+    settings = study.settings
     workload = result.workload, settings.data_sha256, settings.malloc, bool(settings.pinned_cpus)
+    return result.configuration, msgspec.json.encode((workload, _machine(study)))
+
+
+def _machine(study: StudyDocument) -> tuple[Any, ...]:
+    host = study.host
     # Anonymous studies may come from any machine, so each has its own series.
     name = study.id if host.hostname == UNKNOWN_HOST else host.hostname
-    machine = name, host.cpu, host.cores, host.gpus
-    return result.configuration, msgspec.json.encode((workload, machine))
+    return name, host.cpu, host.cores, tuple(host.gpus)
+
+
+def _control(study: StudyDocument, result: Result, key: tuple[Any, ...], measured: _Measured) -> Iterator[_Level]:
+    """Yield the level of a conclusive result; results of one group have the same workload and versions."""
+    point, level = measured
+    if level is not None and point.inconclusive_reason is None:
+        group = msgspec.json.encode([*key[:1], key[1].decode(), summarize_configuration(result).versions]).decode()
+        repetition = Repetition(study.id, group, level.log, level.variance)
+        yield _Level((*_machine(study), result.device), result.configuration, result.engine, repetition)
+
+
+def _without_drift(
+    place: tuple[Any, ...], engine: str, measured: Sequence[_Measured], levels: Sequence[_Level]
+) -> tuple[list[_Measured], list[str]]:
+    """Subtract the drift that other engines of the same studies show, and name them."""
+    studies = {point.study for point, _ in measured}
+    controls = [
+        one for one in levels if one.place == place and one.engine != engine and one.repetition.study in studies
+    ]
+    shifts = common_shifts([one.repetition for one in controls])
+    corrected: list[_Measured] = []
+    for point, level in measured:
+        if (shift := shifts.get(point.study)) is None:
+            corrected.append((point, level))
+        else:
+            ratio = math.exp(-shift.log)
+            corrected.append(
+                (msgspec.structs.replace(point, machine_drift_ratio=ratio), level and level.subtract(shift))
+            )
+    return corrected, list(dict.fromkeys(one.configuration for one in controls))
 
 
 def _point(study: StudyDocument, result: Result) -> _Measured:
@@ -103,8 +149,14 @@ def _point(study: StudyDocument, result: Result) -> _Measured:
 
 
 def _series(
-    study: StudyDocument, result: Result, measured: Sequence[_Measured], tolerance: float, excluded: int
+    study: StudyDocument,
+    result: Result,
+    raw: Sequence[_Measured],
+    others: Sequence[_Level],
+    tolerance: float,
+    excluded: int,
 ) -> Series:
+    measured, controls = _without_drift((*_machine(study), result.device), result.engine, raw, others)
     points = [point for point, _ in measured]
     spread = estimate_spread_of_series(
         [
@@ -113,7 +165,11 @@ def _series(
             if one_level and two_level and one.versions == two.versions
         ]
     )
-    segments = segment([math.log(point.step_seconds) for point in points], [_error(point, spread) for point in points])
+    drifts = [math.log(point.machine_drift_ratio or 1.0) for point in points]
+    segments = segment(
+        [math.log(point.step_seconds) + drift for point, drift in zip(points, drifts, strict=True)],
+        [_error(*one, spread) for one in measured],
+    )
     levels = [math.exp(one.level) for one in segments for _ in range(one.start, one.stop)]
     points_with_levels = [
         msgspec.structs.replace(point, segment_level=level, changed=_changed(before, point))
@@ -124,10 +180,12 @@ def _series(
         change = _change(measured[one.start : one.stop], measured[two.start : two.stop], spread)
         if change is None:
             continue
+        before, first = points[two.start - 1], points[two.start]
+        as_measured = _change(raw[one.start : one.stop], raw[two.start : two.stop], spread)
+        uncorrected = as_measured.ratio if as_measured and not _changed(before, first) else None
         is_significant = change.p_value < SIGNIFICANCE_LEVEL
-        verdict, _ = judge(change.ratio, change.ci95, tolerance, is_significant=is_significant)
+        verdict, _ = judge(change.ratio, change.ci95, tolerance, is_significant=is_significant, uncorrected=uncorrected)
         if verdict in DIFFERENCES:
-            before, first = points[two.start - 1], points[two.start]
             change_points.append(
                 ChangePoint(
                     study=first.study,
@@ -156,6 +214,7 @@ def _series(
         points=points_with_levels,
         change_points=change_points,
         **({} if change_points else _steadiness(measured, spread, tolerance)),
+        controls=controls,
         spread=spread,
         excluded=excluded,
     )
@@ -185,12 +244,12 @@ def _steadiness(measured: Sequence[_Measured], spread: StudySpread, tolerance: f
     return {"verdict": verdict, "reason": reason}
 
 
-def _error(point: Point, spread: StudySpread) -> float:
+def _error(point: Point, level: LogRatioChange | None, spread: StudySpread) -> float:
     if point.inconclusive_reason is not None:
         return _NO_INFORMATION
-    if point.ci95 is None:
+    if level is None:
         return _UNKNOWN_ERROR
-    low, high = point.ci95
+    low, high = level.ci95
     return max(_MIN_ERROR, math.hypot(math.log(high / low) / 2, student_quantile(math.inf) * spread.std))
 
 

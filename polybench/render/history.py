@@ -20,7 +20,7 @@ def table(document: HistoryDocument, _: TableOptions = DEFAULTS) -> Table:
 
 def records(document: HistoryDocument, _: TableOptions) -> Records:
     """List a record per study of each configuration."""
-    hidden = ("points", "change_points", "verdict", "reason", "excluded")
+    hidden = ("points", "change_points", "verdict", "reason", "controls", "excluded")
     labels = [name for name in Series.__struct_fields__ if name not in hidden]
     fields = [name for name in Point.__struct_fields__ if name not in ("ci95", "versions", "changed", "tags")]
     rows = [
@@ -93,6 +93,13 @@ def _notes(series: Series, tolerance: float) -> Iterator[str]:
         yield f"no change point; from the first half of the studies to the second: {found}"
     for change in series.change_points:
         yield f"* {_describe_change(change)}"
+    if series.controls:
+        yield f"without the machine's drift, which {', '.join(series.controls)} show{'s' * (len(series.controls) == 1)}"
+    elif series.change_points:
+        yield (
+            f"no other engine on {series.device} is in these studies, so a change of the machine cannot be"
+            " distinguished from one of the engine"
+        )
     for point in series.points:
         if point.inconclusive_reason:
             yield f"{point.study}: inconclusive: {point.inconclusive_reason}"

@@ -103,8 +103,8 @@ class DiffDocument(msgspec.Struct, kw_only=True):
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """A study in a series: seconds of a mean step, with an interval over processes (null for one process).
 
-    `segment_level` is the level of the segment, between two change points, that contains this point. Points with too
-    much interference, which have an `inconclusive_reason`, do not affect it.
+    `segment_level` is the level of the segment, between two change points, that contains this point, without the
+    machine's drift. Points with too much interference, which have an `inconclusive_reason`, do not affect it.
     """
 
     study: str
@@ -112,6 +112,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: Seconds
     ci95: Interval | None
     segment_level: Seconds
+    machine_drift_ratio: Positive | None = None
+    """Speed of the machine in this study over its mean in the series, from the controls; null without one."""
     inconclusive_reason: str | None = None
     versions: dict[str, str]
     changed: Changed = {}
@@ -121,7 +123,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A change from one level to another. `ratio` is the speed after it over the speed before; > 1 is faster.
+    """A change from one level to another, without the machine's drift. `ratio` is the speed after it over the speed
+    before; > 1 is faster.
 
     `ci95` contains the spread between studies, but not the choice of this study among all.
     """
@@ -162,6 +165,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, rename=RENAME):
     tolerance."""
     reason: str | None = None
     """The changes that its interval contains, if it cannot tell."""
+    controls: list[str] = []
+    """Other engines on this device in the same studies; what changes all of them is attributed to the machine."""
     spread: StudySpread | None = None
     """The spread between successive studies with the same versions; change points exceed it."""
     excluded: NaturalInt = 0

@@ -105,6 +105,28 @@ def estimate_spread(repetitions: Sequence[Repetition], *, of_own_shifts: bool = 
     return _with_assumption(float(residuals @ residuals) / number, float(from_errors) / number, count)
 
 
+def common_shifts(repetitions: Sequence[Repetition]) -> dict[str, LogRatioChange]:
+    """Estimate the shift that the configurations of each study share, relative to the mean of all these studies.
+
+    It is 0 in a study whose groups are in no other one. If no group connects two parts of the studies, it is relative
+    to the mean of each part.
+    """
+    if not repetitions:
+        return {}
+    basis = _basis(_indicators([one.group for one in repetitions]))
+    studies = _indicators([one.study for one in repetitions])
+    within = studies - basis @ (basis.T @ studies)  # orthogonal to the levels of the groups
+    weights = np.linalg.pinv(within.T @ within, rcond=1e-9, hermitian=True) @ within.T
+    logs, variances = np.array([[one.log, one.variance] for one in repetitions]).T
+    # The errors of several configurations are many processes, so their variance counts as known.
+    return {
+        study: LogRatioChange(float(shift), float(variance), math.inf)
+        for study, shift, variance in zip(
+            dict.fromkeys(one.study for one in repetitions), weights @ logs, weights**2 @ variances, strict=True
+        )
+    }
+
+
 def estimate_spread_of_series(changes: Sequence[LogRatioChange]) -> StudySpread:
     """Estimate the spread from the changes between successive studies, by their median size.
 

@@ -27,7 +27,7 @@ from polybench.runner.progress import NullProgress
 from polybench.schema.result import SINGLE_PROCESS, Comparison
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.statistics import steps_to_break_even
-from polybench.storage.summaries import FastestConfiguration, StudySummary, summarize_document
+from polybench.storage.summaries import FastestConfiguration, Filters, StudySummary, summarize_document
 from tests.simulated_machine import THREADS, Machine, Script, repeat, study_of
 
 STEP = 0.020
@@ -340,11 +340,13 @@ def covers_merged(machine: Machine, shifts: Shifts) -> bool:
     return low <= 1 <= high
 
 
-def change_points(machine: Machine, studies: int, change: float = 0.0) -> list[int]:
-    """Return at which studies a series changes, whose second half is slower by `change`."""
+def change_points(machine: Machine, studies: int, change: float = 0.0, others: Sequence[str] = ()) -> list[int]:
+    """Return at which studies a series changes, whose second half is slower by `change`, beside `others`."""
     levels = (STEP * (1 + change * (2 * number >= studies)) for number in range(studies))
-    documents = [machine.measure({"torch": Script(seconds)}) for seconds in levels]
-    (series,) = build_history(reversed(documents)).series
+    documents = [
+        machine.measure({"torch": Script(seconds), **dict.fromkeys(others, Script(STEP))}) for seconds in levels
+    ]
+    series = build_history(reversed(documents), Filters(engine="torch")).series[0]
     ids = [document.id for document in documents]
     return [ids.index(one.study) for one in series.change_points]
 

@@ -17,6 +17,7 @@ from polybench.stats.between_studies import (
     LogRatioChange,
     Repetition,
     combine,
+    common_shifts,
     compare_studies,
     difference_of_shifts,
     estimate_spread,
@@ -117,6 +118,18 @@ def test_own_shifts_are_what_a_common_shift_leaves() -> None:
     found = estimate_spread(repetitions({"torch": SIX, "tf": other}), of_own_shifts=True)
     differences = [one - two for one, two in zip(SIX, other, strict=True)]
     assert found.std**2 == pytest.approx(variance(differences) / 2)
+
+
+def test_the_common_shift_is_what_the_configurations_of_a_study_share() -> None:
+    common = repetitions({"torch": SIX, "tf": [log + 1 for log in SIX]}, error=0.02)
+    found = common_shifts(common)
+    assert [shift.log for shift in found.values()] == pytest.approx([log - fmean(SIX) for log in SIX])
+    assert found["0"].variance == pytest.approx(0.02**2 / 2 * 5 / 6)
+    # A new version of both has another level: its studies are compared with each other only.
+    parts = [one._replace(group=f"{one.group} {int(one.study) > 2}") for one in common]
+    assert sum(common_shifts(parts)[str(study)].log for study in range(3)) == pytest.approx(0.0)
+    assert common_shifts([Repetition("0", "alone", 3.0, 0.1)])["0"][:2] == (0.0, 0.0)
+    assert common_shifts([]) == {}
 
 
 @pytest.mark.parametrize("of_own_shifts", [False, True])
