@@ -52,7 +52,9 @@
   function matches(row, { name, type, value }) {
     if (!value) return true;
     if (type === "date") return name === "since" ? row.dataset.date >= value : row.dataset.date <= value;
-    const text = `${row.textContent} ${row.dataset.words ?? ""}`.toLowerCase();
+    // A section's notes name other configurations.
+    const shown = row.querySelector("h2") ?? row;
+    const text = `${shown.textContent} ${row.dataset.words ?? ""}`.toLowerCase();
     return value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
   }
 
