@@ -104,7 +104,7 @@ def test_parity_has_a_row_for_each_comparison() -> None:
     assert {row["configuration"] for row in rows} == {"reference/cpu"}  # the other engine is simulated
     assert all(row["relative_error"] <= row["tolerance"] for row in rows)
     assert {row["kind"] for row in rows} == {"loss", "gradient", "size", "weight", "correct"}
-    assert "reference/cpu: identical" in str(result)
+    assert "reference/cpu: same" in str(result)
     assert result._repr_markdown_() == f"```\n{result}```"
     assert json.loads(result.to_json())["results"][0]["parity"]["status"] == "pass"
     assert len(result.to_pandas()) == len(rows)

@@ -52,7 +52,8 @@ def pair_statements(
     batch_size = pair.breakdown("batch size")
     if batch_size is not None:
         yield _batch_size(batch_size, other.workload.batch_size)
-    yield from (_collector(result) for result in (other, baseline) if _collects(result))
+    for result in (other, baseline):
+        yield from _collector(result)
     yield from _data_wait(baseline, other)
     yield from _page_faults(baseline, other)
     startup = pair.breakdown("start")
@@ -111,22 +112,15 @@ def _sums(breakdown: Breakdown, source: str) -> Iterator[Statement]:
         yield Statement(text=f"Sums by operation: {', '.join(texts)}.", evidence=source)
 
 
-def _collects(result: Result) -> bool:
-    """Return True if the collector takes a notable part of a step, and a typical step is without it."""
-    assert result.step_time is not None
-    return (
-        result.gc.seconds_per_step is not None
-        and min(result.gc.seconds_per_step, result.step_time.mean - result.step_time.median)
-        > _NOTABLE_COLLECTION * result.step_time.mean
-    )
-
-
-def _collector(result: Result) -> Statement:
-    assert result.step_time is not None
-    seconds, step = result.gc.seconds_per_step or 0.0, result.step_time
-    return Statement(
+def _collector(result: Result) -> Iterator[Statement]:
+    """Yield the collector's part of a step if it is notable, and a typical step is without it."""
+    without = result.seconds_without_collection(_NOTABLE_COLLECTION)
+    if without is None or result.step_time is None:
+        return
+    seconds = result.gc.seconds_per_step or 0.0
+    yield Statement(
         text=f"{result.configuration} collects garbage for {units.format_seconds(seconds)} of"
-        f" {units.format_seconds(step.mean)}; a step without it takes {units.format_seconds(step.median)}.",
+        f" {units.format_seconds(result.step_time.mean)}; a step without it takes {units.format_seconds(without)}.",
         evidence="gc_time",
         seconds=seconds,
     )

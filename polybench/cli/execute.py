@@ -137,6 +137,8 @@ def run_and_render(
             width=line,
             columns=metrics,
             published=options.published,
+            notes=store is None,
+            name="last",
         )
         if explained.document is not None and options.format != "json":  # JSON has the statements already
             text += f"\n{render_body(explained.document, options.format, line)}"

@@ -28,7 +28,7 @@ _TICK_SECONDS = 1.0
 _OTHER_LINES = 5
 """Lines in addition to the rows and warnings: the table's header, the stage, the bar, the phase and a spare one."""
 
-_PARITY = {"pass": ("identical", "green"), "fail": ("DIFFERS", "bold red"), "skipped": ("", "")}
+_PARITY = {"pass": ("same", "green"), "fail": ("DIFFERS", "bold red"), "skipped": ("", "")}
 _STATUS_STYLES = {"failed": "red", "unavailable": "yellow", "interrupted": "yellow"}
 
 

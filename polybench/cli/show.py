@@ -35,6 +35,7 @@ def show(
     study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP, autocompletion=saved())],
     options: OutputOptions,
     prices: Mapping[str, float] | None = None,
+    notes: Annotated[bool, typer.Option("--notes", help="Print all notes of a study.")] = False,
     title: Annotated[str | None, typer.Option("--title", help="With `last`: newest title like nightly*.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="TAG", help="With `last`: newest tag like ci; repeatable.")
@@ -53,6 +54,7 @@ def show(
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
     (document,) = with_prices([load_document(study, store)], prices, store)
     if not isinstance(document, StudyDocument):
+        reject_options({"--notes": notes}, f"{study} is not a study, and all of its notes are printed")
         _show_other_document(document, study, options)
         return
     metrics = parse_columns(options.columns)
@@ -60,7 +62,15 @@ def show(
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     line = width(options.output)
-    text = render(document, options.format, width=line, columns=metrics, published=options.published)
+    text = render(
+        document,
+        options.format,
+        width=line,
+        columns=metrics,
+        published=options.published,
+        notes=notes,
+        name=study if study == "last" else "ID",
+    )
     write(text, options.output, fastest_rows(document))
 
 

@@ -10,9 +10,10 @@ import msgspec
 from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
-from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
+from polybench.render.footnotes import failed_parity, footnotes
 from polybench.render.study import fastest_rows, header_lines, status_text
 from polybench.render.table import name_text
+from polybench.render.verdicts import summary_sentences
 from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument
@@ -149,7 +150,7 @@ def _parity_view(configuration: str, parity: ParityCheck) -> View:
     largest = sorted(parity.tensors, key=_relative_to_tolerance, reverse=True)[:_MAX_TENSORS]
     return {
         "configuration": configuration,
-        "status": {"pass": "identical", "fail": "differs", "skipped": "not checked"}[parity.status],
+        "status": {"pass": "same", "fail": "differs", "skipped": "not checked"}[parity.status],
         "reason": parity.reason,
         "errors": [*_errors(parity.float64), *_errors(parity.timed)],
         "largest_errors": [(one, _error(one.relative_error, one.tolerance)) for one in largest],

@@ -1,28 +1,120 @@
-"""Texts below the table of a study: conditions and limitations, and each comparison in a sentence."""
+"""Texts below the table of a study: the few notes that readers need, and all conditions and limitations."""
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import repeat
+from typing import NamedTuple
 
-from polybench.render.table import INTERVALS, one_line
+from polybench.render.table import one_line, share_lines, wrap
+from polybench.render.verdicts import namer
 from polybench.schema import units
 from polybench.schema.metrics import is_side_by_side
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import (
-    SINGLE_PROCESS,
-    AccuracyDifference,
-    Comparison,
-    Result,
-    TimeToAccuracy,
-    library_versions,
-)
+from polybench.schema.result import Result, TimeToAccuracy, library_versions
 from polybench.schema.study import StudyDocument
 
 _ENOUGH_COLLECTIONS = 5
 """Pauses from which the mean step knows their share roughly."""
+
+_KEY_LINES = 3
+"""Lines of the most important notes below a table."""
+
+_PREDICATE = re.compile(r" (?:goes|computes|divides) .*")
+
+
+class KeyNotes(NamedTuple):
+    """The most important notes, and the marks of rows that they are about, such as "[1]", by configuration."""
+
+    lines: list[str]
+    marks: dict[str, str]
+
+
+def key_notes(study: StudyDocument, columns: Collection[str], width: int) -> KeyNotes:
+    """Choose the notes that fit into a few lines: intervals, footnotes of rows, then the garbage collector."""
+    lines = [*_interval_notes(study), *_memory_group_notes(study)]
+    marks: dict[str, str] = {}
+    left = _KEY_LINES - sum(map(_line_count, lines, repeat(width)))
+    for text, configurations in (_row_footnotes(study) if "parity" in columns else {}).items():
+        mark = f"[{len(set(marks.values())) + 1}]"
+        needed = _line_count(f"{mark} {text}", width)
+        if needed <= left:
+            left -= needed
+            lines.append(f"{mark} {text}")
+            marks |= {name: f"{marks[name]} {mark}" if name in marks else mark for name in configurations}
+    for text in _collector_notes(study):
+        needed = _line_count(text, width)
+        if needed <= left:
+            left -= needed
+            lines.append(text)
+    return KeyNotes(lines, marks)
+
+
+def _line_count(note: str, width: int) -> int:
+    return wrap(note, width, first_indent="  ", indent="    ").count("\n") + 1
+
+
+def _row_footnotes(study: StudyDocument) -> dict[str, list[str]]:
+    """Map each footnote to the configurations whose rows refer to it, the most serious ones first."""
+    found: dict[str, list[str]] = {}
+    deviations = _largest_deviations(study)
+    for result in study.results:
+        texts = []
+        if failed_parity(result):
+            texts.append(_parity_failure(result))
+        if result.is_ranked and result.status == "interrupted":
+            texts.append(_interruption(result))
+        if result.is_ranked and result.caveat:
+            texts.append(f"for teaching only: {result.caveat}")
+        if result.is_measured and result.parity.known_deviations:
+            texts += [one for engine, one in deviations.items() if engine == result.engine]
+        for text in texts:
+            found.setdefault(text, []).append(result.configuration)
+    return found
+
+
+def _largest_deviations(study: StudyDocument) -> dict[str, str]:
+    """Describe the largest known deviation of each engine."""
+    largest: dict[str, KnownDeviation] = {}
+    rules: dict[str, set[str]] = {}
+    for result in study.results:
+        for one in result.parity.known_deviations:
+            rules.setdefault(result.engine, set()).add(one.rule)
+            largest[result.engine] = max(largest.get(result.engine, one), one, key=lambda found: found.error)
+    return {
+        engine: f"{_subject(one.rule)}: {one.tensor} is {units.format_percent(one.error)} off the exact rule"
+        + (f"; {units.plural(len(rules[engine]) - 1, 'smaller deviation')}" if len(rules[engine]) > 1 else "")
+        for engine, one in largest.items()
+    }
+
+
+def _subject(rule: str) -> str:
+    """Return "max-pool gradient" of "max-pool gradient goes to the first value ..."; the notes have the whole rule."""
+    return _PREDICATE.sub("", one_line(rule))
+
+
+def _collector_notes(study: StudyDocument) -> Iterator[str]:
+    """Name the collector's part of mean steps that differ from typical steps by more than the tolerance."""
+    name = namer(study)
+    for result in study.results:
+        without = result.seconds_without_collection(study.settings.tolerance) if result.is_ranked else None
+        if without is not None and result.step_time is not None:
+            step = result.step_time.mean
+            yield (
+                f"{name(result)} collects garbage for {units.format_part(step - without, step)};"
+                f" a step without it takes {units.format_seconds(without)}"
+            )
+
+
+def _parity_failure(result: Result) -> str:
+    return f"parity check failed: {one_line(result.parity.reason or result.reason or 'see polybench parity')}"
+
+
+def _interruption(result: Result) -> str:
+    return f"interrupted: {one_line(result.reason or 'times cover the finished rounds')}"
 
 
 def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
@@ -36,29 +128,25 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
         *_interval_notes(study),
         *_environment_notes(study),
         *_reused_check_notes(study),
-        *(
-            f"{result.configuration}: parity check failed: "
-            f"{one_line(result.parity.reason or result.reason or 'see polybench parity')}"
-            for result in study.results
-            if failed_parity(result)
-        ),
+        *(f"{one.configuration}: {_parity_failure(one)}" for one in study.results if failed_parity(one)),
         *_deviation_notes(study),
-        *_share_lines(
+        *share_lines(
             (result.configuration, f"for teaching only: {result.caveat}")
             for result in study.results
             if result.is_ranked and result.caveat
         ),
         *_memory_group_notes(study),
         *_pipeline_notes(study),
+        *_collector_notes(study),
         *_rare_pause_notes(study),
         *data_parallel_notes(study, shown),
         *_source_notes(study, shown),
         *(peak_notes(one.peak for one in study.results if one.peak) if "pct_of_peak" in shown else ()),
         *(_training_notes(study) if {"accuracy", "time_to_accuracy", "test_loss", "time_to_loss"} & shown else ()),
         *(
-            f"{result.configuration}: interrupted: {one_line(result.reason or 'times cover the finished rounds')}"
-            for result in study.results
-            if result.is_ranked and result.status == "interrupted"
+            f"{one.configuration}: {_interruption(one)}"
+            for one in study.results
+            if one.is_ranked and one.status == "interrupted"
         ),
         *map(one_line, study.warnings),
         *(f"{one.configuration}: {one_line(warning)}" for one in study.results for warning in one.warnings),
@@ -70,20 +158,10 @@ def failed_parity(result: Result) -> bool:
     return result.is_measured and result.parity.status == "fail"
 
 
-def _share_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Format pairs of a name and a text: one line per text, with all names."""
-    names: dict[str, dict[str, None]] = {}
-    for name, text in notes:
-        names.setdefault(text, {})[name] = None
-    return [f"{', '.join(found)}: {text}" for text, found in names.items()]
-
-
 def _interval_notes(study: StudyDocument) -> Iterator[str]:
-    processes = [len(result.step_times.values) for result in study.results if result.step_times]
-    if max(processes, default=0) > 1:
-        yield INTERVALS
-    elif processes:
-        yield "intervals: 95% confidence, within a single process, so comparisons are inconclusive"
+    processes = max((len(result.step_times.values) for result in study.results if result.step_times), default=0)
+    if processes > 1:
+        yield f"Brackets: 95% intervals over {processes} runs, each in a fresh process, of this study."
 
 
 def _memory_group_notes(study: StudyDocument) -> Iterator[str]:
@@ -121,7 +199,7 @@ def _reused_check_notes(study: StudyDocument) -> list[str]:
         and (checked := result.parity.checked_at) is not None
         and checked < study.created  # both in UTC, ISO 8601
     ]
-    return _share_lines(
+    return share_lines(
         (configuration, f"reused the parity check of {date} UTC; repeat it with --recheck")
         for configuration, date in reused
     )
@@ -170,7 +248,7 @@ def _rare_pause_notes(study: StudyDocument) -> list[str]:
                 f" pauses rarer than one in {units.format_count(steps)} are not in the mean step"
             )
             notes.append((result.configuration, text))
-    return _share_lines(notes)
+    return share_lines(notes)
 
 
 def _source_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:
@@ -191,7 +269,7 @@ def _source_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:
         if result.energy.source and "energy" in columns:
             notes.append((result.device, f"energy from {result.energy.source}"))
     comparable = "native allocations: counted alike in all engines; in brackets, the ratio to the baseline"
-    return [*_share_lines(notes), *_share_lines(native), *([comparable] if native else [])]
+    return [*share_lines(notes), *share_lines(native), *([comparable] if native else [])]
 
 
 def peak_notes(peaks: Iterable[PeakComparison]) -> list[str]:
@@ -230,7 +308,7 @@ def data_parallel_notes(study: StudyDocument, columns: Collection[str]) -> list[
     """Describe how each configuration divides its batch, and what the shown columns mean."""
     input_kind = study.settings.input_kind
     parallel = [result for result in study.results if result.is_ranked and result.workload.replicas > 1]
-    notes = _share_lines((result.configuration, _describe_replicas(result, input_kind)) for result in parallel)
+    notes = share_lines((result.configuration, _describe_replicas(result, input_kind)) for result in parallel)
     if not notes:
         return []
     if "parallel_efficiency" in columns and any(result.scaling for result in study.results):
@@ -254,103 +332,3 @@ def _describe_replicas(result: Result, input_kind: str) -> str:
         f"{replicas} processes with {threads} and {shard}; times, page faults and context switches are those"
         " of rank 0, memory and allocations are totals"
     )
-
-
-def summary_sentences(study: StudyDocument) -> list[str]:
-    """Compare ranked configurations with the baseline, GPUs with the CPU, and accuracies."""
-    ranked = [result for result in study.results if result.is_for_production]
-    by_configuration = {result.configuration: result for result in ranked}
-    compared = [
-        (by_configuration[one.baseline], result, one)
-        for result in ranked
-        if (one := result.vs_baseline) and one.baseline != result.configuration and one.baseline in by_configuration
-    ]
-    accuracies = [
-        (by_configuration[difference.baseline], result, difference)
-        for result in ranked
-        if (difference := result.accuracy_difference) and difference.baseline in by_configuration
-    ]
-    on_gpus = [(result, result.gpu_speedup) for result in ranked if result.gpu_speedup]
-    tolerance = study.settings.tolerance
-    inconclusive = [
-        *((" and ".join(_names(other, baseline)), one) for baseline, other, one in compared if one.is_inconclusive),
-        *((f"{result.configuration} and {one.baseline}", one) for result, one in on_gpus if one.is_inconclusive),
-    ]
-    return [
-        *(_sentence(*one, tolerance) for one in compared if not one[-1].is_inconclusive),
-        *(_gpu_sentence(*one, tolerance) for one in on_gpus if not one[-1].is_inconclusive),
-        *(
-            f"Inconclusive: {names}."
-            for names in _share_lines((names, one.inconclusive_reason or SINGLE_PROCESS) for names, one in inconclusive)
-        ),
-        *(_accuracy_sentence(*one) for one in accuracies),
-    ]
-
-
-def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
-    """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
-    times = units.format_with_ci(speedup.speedup, speedup.ci95)
-    names = f"{times} times as fast as {speedup.baseline}"
-    names += " in the forward pass" if result.workload.is_forward_pass else ""
-    if difference := _no_difference(f"{result.configuration} and {speedup.baseline}", speedup, tolerance):
-        return difference
-    saved = 1 - 1 / speedup.speedup
-    percent = units.format_number(100 * abs(saved))
-    return f"{result.configuration} is {names}: {percent}% {'less' if saved >= 0 else 'more'} time."
-
-
-def _no_difference(names: str, comparison: Comparison, tolerance: float) -> str | None:
-    """State that two configurations do not differ, or hardly; None for a difference worth naming."""
-    assert comparison.ci95 is not None  # otherwise it is inconclusive
-    ratio = f"ratio {units.format_with_ci(comparison.speedup, comparison.ci95)}"
-    if comparison.is_significant:
-        is_small = abs(math.log(comparison.speedup)) < math.log1p(tolerance)
-        return f"{names} differ by less than {units.format_percent(tolerance)}: {ratio}." if is_small else None
-    low, high = comparison.ci95
-    corrected = "" if low <= 1 <= high else ", not significant among this number of comparisons"
-    return f"No significant difference between {names}: {ratio}{corrected}."
-
-
-def _sentence(baseline: Result, other: Result, comparison: Comparison, tolerance: float) -> str:
-    faster, slower = _names(other, baseline)
-    speedup, interval = comparison.speedup, comparison.ci95
-    if difference := _no_difference(f"{faster} and {slower}", comparison, tolerance):
-        return difference
-    if speedup < 1:
-        faster, slower = _names(baseline, other)
-        speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
-    names = f"{units.format_with_ci(speedup, interval)} times as fast as {slower}"
-    return f"{faster} is {names}."
-
-
-def _accuracy_sentence(baseline: Result, other: Result, difference: AccuracyDifference) -> str:
-    """State both accuracies with their spread over seeds, and whether they differ significantly."""
-    first, second = _names(other, baseline)
-    after = f"after {units.plural(difference.epochs, 'epoch')}"
-    both = " and ".join(
-        units.format_with_std(result.accuracy or 0.0, result.accuracy_std) for result in (other, baseline)
-    )
-    if difference.ci95 is None:
-        return f"Accuracy of {first} and {second} {after}: {both} (inconclusive: one seed)."
-    both = f"{both} over {units.plural(difference.seeds, 'seed')}"
-    low, high = difference.ci95
-    if not difference.is_significant:
-        amount = units.format_difference(difference.value, difference.ci95)
-        names = f"{first} and {second}"
-        return f"No significant difference in accuracy between {names} {after}: {both}, difference {amount}."
-    if difference.value < 0:
-        amount, relation = units.format_difference(-difference.value, (-high, -low)), "below"
-    else:
-        amount, relation = units.format_difference(difference.value, difference.ci95), "above"
-    return f"The accuracy of {first} is {amount} {relation} that of {second} {after}: {both}."
-
-
-def _names(first: Result, second: Result) -> tuple[str, str]:
-    """Name both configurations; if they share a device, only the second name contains it, and a forward pass."""
-    name = _name(first) if first.device == second.device else f"{_name(first)} on {first.device}"
-    measured = " in the forward pass" if second.workload.is_forward_pass else ""
-    return name, f"{_name(second)} on {second.device}{measured}"
-
-
-def _name(result: Result) -> str:
-    return result.configuration.replace(f"/{result.device}", "")

@@ -35,6 +35,7 @@ def _content(table: Table) -> Iterator[str]:
     """Yield the lines inside of the page's body."""
     if table.title:
         yield f"<p>{'<br>'.join(map(_escape, table.title))}</p>"
+    yield from (f"<p>{_escape(sentence)}</p>" for sentence in table.summary)
     if table.rows:
         rows = [list(map(printable, row)) for row in table.rows]
         titles = [printable(column.title) for column in table.columns]
@@ -42,10 +43,9 @@ def _content(table: Table) -> Iterator[str]:
         yield tabulate(rows, titles, "html", colalign=alignment, disable_numparse=True)
     for one in table.tables:
         yield from _content(one)
-    notes = [*(f"{name}: {status}" for name, status in table.statuses), *table.notes]
+    notes = [*(f"{name}: {status}" for name, status in table.statuses), *table.notes, *table.more]
     if notes:
         yield from ("<ul>", *(f"<li>{_escape(note)}</li>" for note in notes), "</ul>")
-    yield from (f"<p>{_escape(sentence)}</p>" for sentence in table.summary)
     if table.published:
         yield from _content(table.published)
 

@@ -29,9 +29,10 @@ def render_github(table: Table) -> str:
     All texts are escaped.
     """
     escape = _escape_for_github
+    notes = [*table.notes, *table.further_notes]
     details = {
         "Workload and machine": _lines(table.title, escape),
-        f"{len(table.notes)} {'note' if len(table.notes) == 1 else 'notes'}": _bullets(table.notes, escape),
+        f"{len(notes)} {'note' if len(notes) == 1 else 'notes'}": _bullets(notes, escape),
     } | {
         title: _fenced(content) if isinstance(content, str) else _bullets(content, escape)
         for title, content in table.details.items()
@@ -63,9 +64,9 @@ def format_rows(table: Table, escape: Escape | None = None) -> str:
 
 
 def _blocks(table: Table, escape: Escape) -> Iterator[str]:
-    yield from _tables(table, escape)
-    yield _bullets([*_status_lines(table), *table.notes], escape)
     yield _lines(table.summary, escape)
+    yield from _tables(table, escape)
+    yield _bullets([*_status_lines(table), *table.notes, *table.more], escape)
     yield from _published(table, escape)
 
 

@@ -2,71 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from polybench.render import published_results
-from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
-from polybench.render.table import DEFAULTS, Column, Records, Table, TableOptions, name_text, with_reason
+from polybench.render.footnotes import failed_parity, footnotes, key_notes
+from polybench.render.table import DEFAULTS, WIDTH, Column, Records, Table, TableOptions, name_text, with_reason
 from polybench.render.terminal import table_width
+from polybench.render.verdicts import namer, summary_sentences
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, in_table_order, select_metrics
 from polybench.schema.result import Result, StepTimes, library_versions
 from polybench.schema.study import StudyDocument
 
+_MAX_BASELINE_WIDTH = 16
+"""Characters of a baseline's name in the title of a column."""
+
+_CPU_CLUTTER = re.compile(r"\((?:R|TM|tm)\)|\b(?:CPU|Processor)\b|@ [\d.]+ ?GHz")
+
 NOT_RANKED = "not ranked: failed the parity check"
 
 
 def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
-    """Build the table with the chosen columns, or with the important ones; rows are in the order of measurement."""
+    """Build the table with the chosen columns, or with the important ones; the fastest row comes first."""
     if not options.published:
         study = msgspec.structs.replace(study, published=[])
-    metrics = options.columns
-    if metrics is None:
-        metrics = important_columns(study, options.width)
-    built = _rows(study, metrics)
-    versions = [f"Python {study.host.python}, {study.host.os}"]
-    for result in study.results:
-        packages = [f"{package} {text}" for package, text in library_versions(result.versions).items()]
-        if packages:
-            versions.append(f"{result.configuration}: {', '.join(packages)}")
+    metrics = important_columns(study, options.width) if options.columns is None else options.columns
+    names = [metric.name for metric in metrics]
+    key = key_notes(study, names, options.width or WIDTH)
+    every = [*header_lines(study)[:2], *footnotes(study, names)]
+    others = [note for note in every if note not in key.lines]
+    left_out = [] if options.columns is not None else _left_out(study, names)
     return msgspec.structs.replace(
-        built,
+        _rows(study, metrics, key.marks, with_margin=options.columns is not None),
         id=study.id,
         origin=f"polybench {study.polybench.version}, study {study.id}, {study.created}",
-        title=[*filter(None, [name_text(study.title, study.tags)]), *header_lines(study)],
+        title=[*filter(None, [name_text(study.title, study.tags)]), title_line(study)],
+        summary=summary_sentences(study),
         statuses=[
             (result.configuration, status_text(result))
             for result in study.results
             if not result.is_ranked and not failed_parity(result)
         ],
-        notes=[*footnotes(study, [metric.name for metric in metrics]), *_empty_columns(study, metrics)],
-        summary=summary_sentences(study),
+        notes=[*key.lines, *_empty_columns(study, metrics), *(others if options.notes else ())],
+        further_notes=[] if options.notes else others,
+        more=[] if options.notes else _more(study, options.name, len(every), left_out),
         published=published_results.table(study.published, published_results.from_study(study.results)),
-        details={"Versions": versions, "Study file for <code>polybench run STUDY.toml</code>": study.study},
+        details={"Versions": _versions(study), "Study file for <code>polybench run STUDY.toml</code>": study.study},
     )
 
 
-def _rows(study: StudyDocument, metrics: Sequence[Metric]) -> Table:
-    """Build the rows with times, ranked and unranked."""
-    input_kind = study.settings.input_kind
-    columns = [
-        Column("engine"),
-        *(Column(units.with_input_kind(one.title, input_kind), one.unit is not None) for one in metrics),
+def _versions(study: StudyDocument) -> list[str]:
+    versions = [f"Python {study.host.python}, {study.host.os}"]
+    for result in study.results:
+        packages = [f"{package} {text}" for package, text in library_versions(result.versions).items()]
+        if packages:
+            versions.append(f"{result.configuration}: {', '.join(packages)}")
+    return versions
+
+
+def _more(study: StudyDocument, name: str, notes: int, left_out: Sequence[str]) -> list[str]:
+    """List the commands that print more about the study, and the columns that do not fit."""
+    explainable = sum(result.is_ranked for result in study.results) > 1
+    return [
+        *([f"Why: polybench explain {name}"] if explainable else []),
+        f"{units.plural(notes, 'note')}: polybench show {name} --notes",
+        *([f"columns left out: {', '.join(left_out)}"] if left_out else []),
     ]
 
+
+def _left_out(study: StudyDocument, shown: Sequence[str]) -> list[str]:
+    """List the important columns that have values, but do not fit."""
+    return [name for name in _with_values(study, select_metrics(DEFAULT_COLUMNS)) if name not in shown]
+
+
+def _rows(
+    study: StudyDocument, metrics: Sequence[Metric], marks: Mapping[str, str], *, with_margin: bool = False
+) -> Table:
+    """Build the rows with times, ranked and unranked; marks refer to footnotes."""
+    columns = [Column("engine"), *(Column(_title(study, one), one.unit is not None) for one in metrics)]
+
+    def text(result: Result, metric: Metric) -> str:
+        cell = metric.text(result, with_margin=with_margin)
+        mark = marks.get(result.configuration, "") if metric.name == "parity" else ""
+        return f"{cell} {mark}".strip()
+
     def part(results: list[Result]) -> Table:
-        return Table(
-            columns=columns,
-            rows=[[result.configuration, *(metric.text(result) for metric in metrics)] for result in results],
-        )
+        ordered = sorted(results, key=lambda result: result.step_seconds)
+        rows = [[result.configuration, *(text(result, metric) for metric in metrics)] for result in ordered]
+        return Table(columns=columns, rows=rows)
 
     ranked = part([result for result in study.results if result.is_ranked])
     failed = [result for result in study.results if failed_parity(result)]
     unranked = [msgspec.structs.replace(part(failed), title=[NOT_RANKED])] if failed else []
     return msgspec.structs.replace(ranked, tables=unranked)
+
+
+def _title(study: StudyDocument, metric: Metric) -> str:
+    """Return the title of a column, with the kind of input, and with a baseline whose name is short."""
+    if metric.name == "speedup" and study.settings.baseline:
+        baseline = next((one for one in study.results if one.configuration == study.settings.baseline), None)
+        name = namer(study)(baseline) if baseline else study.settings.baseline
+        return f"{metric.title} vs. {name if len(name) <= _MAX_BASELINE_WIDTH else 'baseline'}"
+    return units.with_input_kind(metric.title, study.settings.input_kind)
 
 
 def fastest_rows(study: StudyDocument) -> list[list[str]]:
@@ -84,14 +125,24 @@ def fastest_rows(study: StudyDocument) -> list[list[str]]:
 def fit_columns(study: StudyDocument, candidates: Sequence[Metric], width: int | None) -> list[Metric]:
     """Select the candidates that have a value in some row, as many as fit into a line, by importance.
 
-    A narrower column may still fit after one that does not.
+    The first one is always selected. A narrower column may still fit after one that does not.
     """
+    marks = key_notes(study, ["parity"], width or WIDTH).marks
     selected: list[Metric] = []
-    for metric in candidates:
-        has_values = any(metric.value(result) is not None for result in study.results if result.is_measured)
-        if has_values and (width is None or table_width(_rows(study, [*selected, metric])) <= width):
+    for metric in _with_values(study, candidates).values():
+        if (
+            width is None
+            or not selected
+            or table_width(_rows(study, in_table_order([*selected, metric]), marks)) <= width
+        ):
             selected.append(metric)
     return selected
+
+
+def _with_values(study: StudyDocument, candidates: Sequence[Metric]) -> dict[str, Metric]:
+    """Return the candidates that have a value in some row, by name."""
+    measured = [result for result in study.results if result.is_measured]
+    return {one.name: one for one in candidates if any(one.value(result) is not None for result in measured)}
 
 
 def important_columns(study: StudyDocument, width: int | None) -> list[Metric]:
@@ -120,6 +171,26 @@ def status_text(result: Result) -> str:
     return with_reason(result.status, result.reason, result.hint) + log
 
 
+def title_line(study: StudyDocument) -> str:
+    """Describe workload, machine and date in a line: "lenet on cifar10, batch 128, fp32, 2 threads; AMD EPYC, ..."."""
+    settings, host = study.settings, study.host
+    cpu = " ".join(_CPU_CLUTTER.sub(" ", host.cpu).split())
+    machine = ", ".join([cpu, units.plural(host.cores, "core"), *host.gpus])
+    unfinished = "; unfinished: killed or still running" if study.finished is False else ""
+    return (
+        f"{units.format_model(settings.model, settings.pass_)} on {_workload(settings)}{_input(settings)};"
+        f" {machine}; {study.created[:10]}{unfinished}"
+    )
+
+
+def _workload(settings: Settings) -> str:
+    data = f"synthetic {settings.input_kind}s" if settings.dataset == "synthetic" else settings.dataset
+    cpus = settings.pinned_cpus
+    pinned = f" pinned to {'CPUs' if len(cpus) > 1 else 'CPU'} {','.join(map(str, cpus))}" if cpus else ""
+    threads = units.plural(settings.threads, "thread")
+    return f"{data}, batch {settings.batch_size}, {settings.precision}, {threads}{pinned}"
+
+
 def header_lines(study: StudyDocument) -> list[str]:
     """Describe a study in three lines, and in a fourth if it is unfinished."""
     measured = [result.step_times for result in study.results if result.step_times]
@@ -129,14 +200,10 @@ def header_lines(study: StudyDocument) -> list[str]:
 
 def header_for(settings: Settings, host: Host, step_times: list[StepTimes]) -> list[str]:
     """Describe workload, extent and machine of any document with the step times of its configurations."""
-    data = "synthetic data" if settings.dataset == "synthetic" else settings.dataset
     baseline = f"; baseline {settings.baseline}" if settings.baseline else ""
-    cpus = settings.pinned_cpus
-    pinned = f" pinned to {'CPUs' if len(cpus) > 1 else 'CPU'} {','.join(map(str, cpus))}" if cpus else ""
     return [
         f"{units.format_model(settings.model, settings.pass_)} ({units.format_count(settings.parameters)} parameters)"
-        f" on {data}, batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}"
-        f"{pinned}, malloc {settings.malloc}, seed {settings.seed}{_input(settings)}",
+        f" on {_workload(settings)}, malloc {settings.malloc}, seed {settings.seed}{_input(settings)}",
         f"{_extent(step_times) or 'nothing measured'}{baseline}",
         f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
     ]

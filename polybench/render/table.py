@@ -33,6 +33,8 @@ class TableOptions(NamedTuple):
         sort: order of the operations of layers.
         top: allocation sites per configuration.
         width: characters per line into which the important columns must fit; None for no limit.
+        notes: add all notes of a study, instead of the most important ones.
+        name: the document's name in commands about it.
     """
 
     columns: Sequence[Metric] | None = None
@@ -40,6 +42,8 @@ class TableOptions(NamedTuple):
     sort: Sort = "network"
     top: int = 10
     width: int | None = None
+    notes: bool = False
+    name: str = "ID"
 
 
 DEFAULTS = TableOptions()
@@ -75,6 +79,8 @@ class Table(msgspec.Struct, kw_only=True, frozen=True):
     """ID of the document, for references."""
     title: Sequence[str] = ()
     """Lines above the table, such as workload and machine."""
+    summary: Sequence[str] = ()
+    """Results in sentences, between the title and the table."""
     columns: Sequence[Column] = ()
     rows: Sequence[Sequence[str]] = ()
     statuses: Sequence[tuple[str, str]] = ()
@@ -82,8 +88,10 @@ class Table(msgspec.Struct, kw_only=True, frozen=True):
     tables: Sequence[Table] = ()
     """Further tables above the notes. Those with the same columns continue this table under their title."""
     notes: Sequence[str] = ()
-    summary: Sequence[str] = ()
-    """Results in sentences."""
+    further_notes: Sequence[str] = ()
+    """Notes that only formats with foldable sections have."""
+    more: Sequence[str] = ()
+    """Commands that print more about the document; they share the last line."""
     published: Table | None = None
     """Published results, separate from everything that polybench measured."""
     origin: str = ""
@@ -149,3 +157,11 @@ def with_reason(status: str, reason: str | None, hint: str | None = None) -> str
     """Format a status with its reason and a hint: `failed: crashed (hint: ...)`."""
     text = f"{status}: {one_line(reason)}" if reason else status
     return f"{text} (hint: {one_line(hint)})" if hint else text
+
+
+def share_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Format pairs of a name and a text: one line per text, with all names."""
+    names: dict[str, dict[str, None]] = {}
+    for name, text in notes:
+        names.setdefault(text, {})[name] = None
+    return [f"{', '.join(found)}: {text}" for text, found in names.items()]

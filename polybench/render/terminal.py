@@ -1,21 +1,18 @@
-"""Plain text for a terminal: tables that tabulate lays out."""
+"""Plain text for a terminal."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
 
 import msgspec
-from tabulate import tabulate
 
-from polybench.render.table import WIDTH, Table, one_line, wrap
+from polybench.render.table import WIDTH, Column, Table, one_line, wrap
 from polybench.schema.printable import printable
 
-_MAX_TITLE_WIDTH = 8
-"""Titles of numbers wrap to the width of most values ("14,971", "2.15 s", "412 MiB")."""
-
-_PAD = "\u2800"
-"""A blank that tabulate does not strip."""
+_MIN_TITLE_WIDTH = 8
+"""Characters of a line of a column's title."""
 
 
 def render(table: Table, width: int = WIDTH) -> str:
@@ -56,6 +53,7 @@ def _blocks(table: Table, width: int) -> Iterator[str]:
     header, rows, *continued = _layout(table)
     blocks = [
         [wrap(line, width, indent="  ") for line in table.title],
+        [wrap(sentence, width, first_indent="  ", indent="  ") for sentence in table.summary],
         [*header, *rows, *_statuses(table, width)],
         *([*map(one_line, one.title), *lines] for one, lines in zip(table.continued_by, continued, strict=True)),
     ]
@@ -63,58 +61,64 @@ def _blocks(table: Table, width: int) -> Iterator[str]:
     for one in table.tables:
         if one not in table.continued_by:
             yield from _blocks(one, width)
-    if table.notes:
-        yield "\n".join(wrap(note, width, first_indent="  ", indent="    ") for note in table.notes)
-    if table.summary:
-        yield "\n".join(wrap(sentence, width) for sentence in table.summary)
+    if table.notes or table.more:
+        notes = [wrap(note, width, first_indent="  ", indent="    ") for note in table.notes]
+        yield "\n".join([*notes, *_share_line(table.more, width)])
     if table.published:
         yield from _blocks(table.published, width)
 
 
+def _share_line(texts: Sequence[str], width: int) -> list[str]:
+    """Put as many texts into a line as fit."""
+    lines: list[str] = []
+    for text in texts:
+        longer = f"{lines[-1]}   {text}" if lines else ""
+        if lines and len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(wrap(text, width, first_indent="  ", indent="    "))
+    return lines
+
+
 def _layout(table: Table) -> list[list[str]]:
     """Lay out a table and those that continue it, so that their columns align: header, then the rows of each."""
-    parts = [table, *table.continued_by]
-    rows = [list(map(printable, row)) for part in parts for row in part.rows]
-    if not rows:
+    parts = [[list(map(printable, row)) for row in part.rows] for part in (table, *table.continued_by)]
+    columns = [*zip(*(row for rows in parts for row in rows), strict=True)]
+    if not columns:
         return [[] for _ in range(1 + len(parts))]
-    aligned = zip(
-        *(
-            _align_numbers(texts) if column.numeric else texts
-            for column, texts in zip(table.columns, zip(*rows, strict=True), strict=True)
-        ),
-        strict=True,
-    )
-    names = [one_line(column.title) for column in table.columns]
-    titles = [_wrap_title(name) if column.numeric else name for column, name in zip(table.columns, names, strict=True)]
-    text = tabulate(
-        list(aligned),
-        titles,
-        "simple",
-        colalign=["right" if column.numeric else "left" for column in table.columns],
-        maxcolwidths=[column.width for column in table.columns] if any(one.width for one in table.columns) else None,
-        disable_numparse=True,  # it would parse and shorten numbers
-    )
-    lines = [line.replace(_PAD, " ").rstrip() for line in text.splitlines()]
-    end = 2 + max(title.count("\n") for title in titles)
-    blocks = [lines[:end]]
-    for part in parts[:-1]:
-        blocks.append(lines[end : end + len(part.rows)])
-        end += len(part.rows)
-    return [*blocks, lines[end:]]
-
-
-def _wrap_title(title: str) -> str:
-    return "\n".join(textwrap.wrap(title, _MAX_TITLE_WIDTH, break_long_words=False, break_on_hyphens=False))
-
-
-def _align_numbers(texts: Sequence[str]) -> list[str]:
-    """Pad after the text behind each number, so that numbers line up on the right and texts on the left."""
-    parts = [text.partition(" ") for text in texts]
-    width = max(len(rest) for _, _, rest in parts)
-    return [
-        f"{number}{space or ' ' * (width > 0)}{rest}{_PAD * (width - len(rest))}" if number else ""
-        for number, space, rest in parts
+    titles = [_wrap_title(column, texts) for column, texts in zip(table.columns, columns, strict=True)]
+    cells = [
+        [_wrap_text(text, column.width) for text in row] for column, row in zip(table.columns, columns, strict=True)
     ]
+    widths = [
+        max(len(line) for text in (title, *row) for line in text) for title, row in zip(titles, cells, strict=True)
+    ]
+
+    def lines(row: Sequence[list[str]]) -> Iterator[str]:
+        for line in zip_longest(*row, fillvalue=""):
+            aligned = (
+                text.rjust(width) if column.numeric else text.ljust(width)
+                for column, text, width in zip(table.columns, line, widths, strict=True)
+            )
+            yield "  ".join(aligned).rstrip()
+
+    laid_out = iter([[*lines(row)] for row in zip(*cells, strict=True)])
+    header = [*lines(titles), "  ".join("-" * width for width in widths)]
+    return [header, *([line for row in islice(laid_out, len(rows)) for line in row] for rows in parts)]
+
+
+def _wrap_title(column: Column, texts: Sequence[str]) -> list[str]:
+    """Wrap titles of numbers to the width of the numbers, and at least to that of most ("14,971", "412 MiB")."""
+    title = one_line(column.title)
+    return _wrap_text(title, max(_MIN_TITLE_WIDTH, *map(len, texts)) if column.numeric else None)
+
+
+def _wrap_text(text: str, width: int | None) -> list[str]:
+    lines = text.split("\n")
+    if width is None:
+        return lines
+    wrapped = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
+    return [line for one in wrapped for line in one or [""]]
 
 
 def _statuses(table: Table, width: int) -> list[str]:

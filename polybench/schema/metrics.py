@@ -104,12 +104,15 @@ class Metric(msgspec.Struct, frozen=True):
         inconclusive = [self.is_inconclusive(result)] if self.comparison else []
         return dict(zip(self.field_names, [self.value(result), *interval, *inconclusive], strict=True))
 
-    def text(self, result: Result) -> str:
-        """Format the table's text for a result, marked if it compares memory groups; "" without a value."""
-        text = self._unmarked_text(result)
+    def text(self, result: Result, *, with_margin: bool = True) -> str:
+        """Format the table's text for a result, marked if it compares memory groups; "" without a value.
+
+        The margin of error of a time is left out if there is no room for it.
+        """
+        text = self._unmarked_text(result, with_margin)
         return text if is_side_by_side(result, self.comparison) or not text else f"{text} *"
 
-    def _unmarked_text(self, result: Result) -> str:
+    def _unmarked_text(self, result: Result, with_margin: bool) -> str:
         value: Any = self.value(result)
         format_value = self.format_value or _FORMATS.get(self.unit, units.format_number)
         if self.is_inconclusive(result):
@@ -118,7 +121,7 @@ class Metric(msgspec.Struct, frozen=True):
             return self.format_result(result)
         if value is None:
             return ""
-        if self.format_value is None and self.unit is not None and self.has_interval:
+        if with_margin and self.format_value is None and self.unit is not None and self.has_interval:
             return _FORMATS_WITH_INTERVAL[self.unit](value, self.interval(result))
         return format_value(value)
 
@@ -146,7 +149,7 @@ def _format_speedup(result: Result) -> str:
     if found is None:
         return ""
     is_baseline = found.baseline == result.configuration
-    return "1 (baseline)" if is_baseline else units.format_with_ci(found.speedup, found.ci95)
+    return "1" if is_baseline else units.format_with_ci(found.speedup, found.ci95)
 
 
 def _format_accuracy(result: Result) -> str:
@@ -242,17 +245,15 @@ _NEEDS_PRICE = "needs `--price`, for example `--price cpu=0.24`"
 _METRICS = (
     *_group(
         "speed",
-        Metric("step_time", "s", "step_time.mean", "mean of all steps", ci95="step_time.ci95"),
-        Metric(
-            "throughput", "images/s", "items_per_second", better="higher", title="images per s", groups=("pipeline",)
-        ),
+        Metric("step_time", "s", "step_time.mean", "mean of all steps", title="step", ci95="step_time.ci95"),
+        Metric("throughput", "images/s", "items_per_second", better="higher", title="images/s", groups=("pipeline",)),
         Metric(
             "tokens_per_second",
             "tokens/s",
             "tokens_per_second",
             "of networks whose input is tokens",
             better="higher",
-            title="tokens per s",
+            title="tokens/s",
             unavailable_hint="needs a network whose input is tokens, such as `--model char-gpt`",
         ),
         Metric(
@@ -260,7 +261,7 @@ _METRICS = (
             "steps/s",
             lambda result: 1 / result.step_seconds if result.is_measured else None,
             better="higher",
-            title="steps per s",
+            title="steps/s",
         ),
         Metric("epoch_time", "s", "epoch_seconds", "measured with `--epochs`; otherwise mean step x steps per epoch"),
     ),
@@ -273,14 +274,14 @@ _METRICS = (
             "images/s",
             "pipeline.pipeline_items_per_second",
             better="higher",
-            title="pipeline alone, images per s",
+            title="pipeline alone, images/s",
         ),
         Metric(
             "training_throughput",
             "images/s",
             "pipeline.training_items_per_second",
             better="higher",
-            title="training alone, images per s",
+            title="training alone, images/s",
         ),
         unavailable_hint="needs `--input pipeline`",
     ),
@@ -292,6 +293,7 @@ _METRICS = (
             "vs_baseline.speedup",
             "relative to `--baseline`",
             better="higher",
+            title="speed",
             ci95="vs_baseline.ci95",
             comparison="vs_baseline",
             format_result=_format_speedup,
@@ -479,6 +481,7 @@ _METRICS = (
             "s",
             "startup.cold_start_seconds",
             "from the start of the process to the end of the first step",
+            title="start",
         ),
         Metric("process_start_time", "s", "startup.process_seconds", title="process start"),
         Metric("import_time", "s", "startup.import_seconds", title="import"),
@@ -497,7 +500,7 @@ _METRICS = (
     ),
     *_group(
         "memory",
-        Metric("peak_memory", "B", "memory.peak_rss_bytes"),
+        Metric("peak_memory", "B", "memory.peak_rss_bytes", "largest resident set of the process", title="memory"),
         Metric("memory_after_import", "B", "memory.rss_after_import_bytes", "resident after the framework's import"),
         Metric("private_memory", "B", "memory.rss_anon_bytes", "anonymous resident pages"),
         Metric(
@@ -592,7 +595,8 @@ _METRICS = (
         None,
         "parity.status",
         better=None,
-        format_value={"pass": "identical", "fail": "DIFFERS", "skipped": "not checked"}.__getitem__,
+        title="result",
+        format_value={"pass": "same", "fail": "DIFFERS", "skipped": "not checked"}.__getitem__,
     ),
 )
 
@@ -612,7 +616,7 @@ DEFAULT_COLUMNS = (
     "time_to_accuracy",
     "test_loss",
     "time_to_loss",
-    "native_bytes_per_step",
+    "throughput",
     "peak_memory",
     "cold_start",
     "gpu_speedup",
@@ -620,7 +624,6 @@ DEFAULT_COLUMNS = (
     "cost_per_epoch",
     "energy",
     "pct_of_peak",
-    "throughput",
 )
 """Columns in order of importance: a table shows those that have a value and fit (render.auto_columns)."""
 

@@ -378,6 +378,17 @@ class Result(ConfigurationStatus, kw_only=True):
         assert self.step_time is not None
         return self.step_time.mean
 
+    def seconds_without_collection(self, tolerance: float) -> float | None:
+        """Return a mean step without the garbage collector's part; None unless that and the typical step are notable.
+
+        The typical step contains what happens in most steps, so it must be shorter than the mean step by more than
+        the tolerance.
+        """
+        step, collection = self.step_time, self.gc.seconds_per_step
+        if step is None or collection is None or min(collection, step.mean - step.median) <= tolerance * step.mean:
+            return None
+        return step.mean - collection
+
     @property
     def is_measured(self) -> bool:
         """True if it has step times."""

@@ -21,6 +21,13 @@ def format_seconds(value: float) -> str:
     return _scaled(value, _SECONDS) if abs(value) >= 1e-12 else "0 s"
 
 
+def format_part(part: float, whole: float) -> str:
+    """0.0664 and 0.158 -> "66.4 of 158 ms"."""
+    first, second = format_seconds(part), format_seconds(whole)
+    number, unit = first.split(" ")
+    return f"{number if second.endswith(f' {unit}') else first} of {second}"
+
+
 def format_signed_seconds(value: float) -> str:
     """0.0124 -> "+12.4 ms", for differences."""
     text = format_seconds(value)
@@ -106,7 +113,7 @@ def format_margin(fraction: float) -> str:
 
 
 def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
-    """1.93 and (1.9, 1.97) -> "1.93 (1.90 to 1.97)", all with the same decimals.
+    """0.277 and (0.274, 0.28) -> "0.277 (0.274 to 0.280)": all with the decimals that the interval supports.
 
     A ratio whose interval is too wide is "8.00 (inconclusive)".
     """
@@ -114,12 +121,21 @@ def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
         return format_number(value)
     if describe_too_wide(interval):
         return f"{format_number(value)} (inconclusive)"
-    decimals = min(_decimals(value, digits=3), 2 if value >= 0.1 else 6)
+    decimals = _supported_decimals(value, interval)
     # A bound other than 1 must not be shown as 1, because it decides the verdict.
     while decimals < 4 and any(bound != 1 and round(bound, decimals) == 1 for bound in interval):
         decimals += 1
     low, high = (f"{bound:,.{decimals}f}" for bound in interval)
     return f"{value:,.{decimals}f} ({low} to {high})"
+
+
+def _supported_decimals(value: float, interval: tuple[float, float]) -> int:
+    """Return two decimals or three digits, and more if half the interval's width supports them."""
+    fewest = min(_decimals(value, digits=3), 2 if value >= 0.1 else 6)
+    half_width = (interval[1] - interval[0]) / 2
+    if not 1e-9 * value < half_width < math.inf:
+        return fewest
+    return max(fewest, min(-math.floor(math.log10(half_width)), _decimals(value, digits=4)))
 
 
 def describe_too_wide(interval: tuple[float, float] | None) -> str | None:

@@ -58,7 +58,7 @@ def test_the_table_shows_every_configuration() -> None:
     lines = [line.split() for line in on_screen(screen_of(CELLS)) if line]
     assert lines == [
         ["engine", "parity", "rounds", "step", "time"],
-        ["torch/cpu", "identical", "2", "16.5", "ms"],
+        ["torch/cpu", "same", "2", "16.5", "ms"],
         ["tf/cpu", "DIFFERS", "1", "12.0", "ms"],
         ["flux/cpu"],
         ["jax/cpu", "unavailable"],

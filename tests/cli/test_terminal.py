@@ -67,7 +67,7 @@ def test_live_progress_precedes_the_table(folder: Path) -> None:
     table = re.sub(r"\x1b\[\d+m", "", table)
     assert "\x1b" not in table
     lines = table.splitlines()
-    assert lines[0].startswith("lenet (39,558 parameters) on cifar10, batch 16")
+    assert lines[0].startswith("lenet on cifar10, batch 16")
     assert {line.split()[0] for line in lines if "not checked" in line} == {"fake/cpu", "fake+slow/cpu"}
     assert max(map(len, lines)) <= COLUMNS
 
@@ -125,14 +125,14 @@ def test_the_fastest_row_is_bold_and_inconclusive_ratios_are_coloured(monkeypatc
     screen = Screen()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.delenv("NO_COLOR")
-    rows = "tf+xla/cpu  9.0 ms\ntf/cpu  12.0 ms\njax/cpu  2.1 (inconclusive)\n\nInconclusive: jax.\n"
+    rows = "tf+xla/cpu  9.0 ms\ntf/cpu  12.0 ms\njax/cpu  2.1 (inconclusive)\n\n  No verdict: jax.\n"
     print_result(rows, [["tf/cpu"]])
     assert screen.getvalue().splitlines() == [
         "tf+xla/cpu  9.0 ms",
         "\x1b[1mtf/cpu  12.0 ms\x1b[0m",
         "jax/cpu  2.1 \x1b[33m(inconclusive)\x1b[0m",
         "",
-        "\x1b[33mInconclusive\x1b[0m: jax.",
+        "\x1b[33m  No verdict\x1b[0m: jax.",
     ]
 
 
@@ -161,7 +161,7 @@ def test_a_result_has_no_colour_in_a_pipe_or_with_no_color(
     ],
 )
 def test_a_result_is_printed_in_any_locale_and_encoding(variables: dict[str, str], step_time: bytes) -> None:
-    command = [sys.executable, "-m", "polybench", "show", str(GOLDEN)]
+    command = [sys.executable, "-m", "polybench", "show", str(GOLDEN), "--columns", "step_time"]
     environment = os.environ | {"TERM": "xterm"} | variables
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

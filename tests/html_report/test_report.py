@@ -71,7 +71,7 @@ def test_a_command_can_be_pasted_into_a_shell() -> None:
 def test_report_contains_everything_of_a_study() -> None:
     page = render_report([full_section()])
     for part in (
-        "tf is 1.25 (1.25 to 1.25) times as fast as torch on cpu.",
+        "tf is 1.25 (1.25 to 1.25) times as fast as torch.",
         "torch/cuda", "install a driver", "not ranked", "conv1", "import torch", "polybench run study.toml",
         "0" * 64, "1" * 64, "2" * 64, "Some CPU @ 2.00GHz",
     ):  # fmt: skip

@@ -258,7 +258,7 @@ def test_every_command_takes_an_imported_network(
         "--steps-per-round",
         "3",
     )
-    assert "torch/cpu: identical" in printed("parity", "--model", net, "--engines", "torch", "--data", "synthetic")
+    assert "torch/cpu: same" in printed("parity", "--model", net, "--engines", "torch", "--data", "synthetic")
     for command in (("compare", "--no-save"), ("layers",), ("sweep", "--batch-size", "8,16")):
         printed(*command, *options, "--engines", "fake")
     printed("export", net, "--framework", "torch", "-o", tmp_path / "code.py")

@@ -52,9 +52,9 @@ def test_page_contains_rows_and_notes(columns: list[Metric]) -> None:
     page = Page(render(typical_study(), "html", columns=columns))
     assert ("td", "tf/cpu") in page.texts
     assert ("td", "8.55 ms ±2.5%") in page.texts
-    assert ("th", "peak memory") in page.texts
+    assert ("th", "memory") in page.texts
     assert page.tags.count("table") == 2  # unranked rows have their own
-    assert any(tag == "li" and text.startswith("flux: known deviation: max-pool") for tag, text in page.texts)
+    assert any(tag == "li" and text.startswith("[2] max-pool gradient: conv1.weight is ") for tag, text in page.texts)
 
 
 def test_malicious_texts_are_escaped(columns: list[Metric]) -> None:

@@ -26,7 +26,7 @@ def test_each_configuration_has_a_status_and_a_reason_for_failure() -> None:
         measured("flux/cpu", 0.01, parity=ParityCheck("skipped")),
     )
     assert render(document, kind="parity").split("\n\n")[1:] == [
-        "torch/cpu: identical",
+        "torch/cpu: same",
         "tf/cpu: DIFFERS: loss 3.1e-2 from the reference",
         "flux/cpu: not checked\n",
     ]

@@ -203,7 +203,7 @@ def test_published_value_is_compared_with_the_fastest_matching_point_of_a_sweep(
         assert len(sweep_block(published, *others).columns) == 4
 
 
-@pytest.mark.parametrize(("metric", "title"), [("steps_per_second", "steps per s"), ("epoch_time", "epoch time")])
+@pytest.mark.parametrize(("metric", "title"), [("steps_per_second", "steps/s"), ("epoch_time", "epoch time")])
 def test_compared_metric_is_a_column(metric: PublishedMetric, title: str) -> None:
     published = published_cuda(configuration="tf/cpu", metric=metric)
     document = msgspec.structs.replace(typical_study(), published=[published])

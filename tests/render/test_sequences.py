@@ -37,7 +37,7 @@ def test_column_titles_of_a_study(format: str, input_kind: str) -> None:
 
 def test_column_titles_of_a_report(input_kind: str) -> None:
     titles = [column["title"] for column in results_table(with_input_kind(full_study(), input_kind))["columns"]]
-    assert f"{input_kind}s per s" in titles
+    assert f"{input_kind}s/s" in titles
     assert (
         f"% of test {input_kind}s"
         in accuracy(with_input_kind(full_study(), input_kind)).layout["yaxis"]["title"]["text"]

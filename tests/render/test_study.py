@@ -12,10 +12,11 @@ from polybench.render.study import table as study_table
 from polybench.render.table import Table, TableOptions
 from polybench.render.terminal import table_width
 from polybench.schema.metrics import DEFAULT_COLUMNS, Metric, select_metrics
+from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocations, Cost
 from polybench.schema.result import Comparison, Result, StepTimes
 from polybench.schema.study import StudyDocument
-from tests.factories import measured, native_allocation, study, typical_study, unmeasured
+from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, typical_study, unmeasured
 
 FULL: dict[str, Any] = {
     "allocations": Allocations(native=native_allocation(54_840_000, 0.474)),
@@ -31,7 +32,7 @@ def build(document: StudyDocument, columns: list[Metric]) -> Table:
 def test_rows_are_grouped_by_status(columns: list[Metric]) -> None:
     table = build(typical_study(), columns)
     (unranked,) = table.tables
-    assert [row[0] for row in table.rows] == ["torch/cpu", "tf/cpu", "flux/cpu"]
+    assert [row[0] for row in table.rows] == ["tf/cpu", "torch/cpu", "flux/cpu"]
     assert [row[0] for row in unranked.rows] == ["tf+keras_fit/cpu"]
     assert [configuration for configuration, _ in table.statuses] == ["torch/cuda", "tf/cuda"]
     assert {len(row) for row in [*table.rows, *unranked.rows, table.columns]} == {len(columns) + 1}
@@ -76,9 +77,13 @@ def test_columns_without_values_are_omitted() -> None:
 def test_least_important_columns_are_omitted_first() -> None:
     wide = [measured("torch+channels_last+compile/cuda", 0.0165, **FULL), measured("tf/cpu", 0.009, **FULL)]
     selected = names(*wide)
-    assert selected[:4] == ["step_time", "speedup", "parity", "native_bytes_per_step"]
-    assert "throughput" not in selected
-    assert table_width(build(study(*wide), select_metrics(selected))) <= WIDTH
+    assert selected[:4] == ["step_time", "speedup", "parity", "throughput"]
+    assert "relative_cost" not in selected
+    assert table_width(study_table(study(*wide), TableOptions(width=WIDTH))) <= WIDTH
+    assert (
+        study_table(study(*wide), TableOptions(width=WIDTH)).more[-1]
+        == "columns left out: gpu_speedup, relative_cost, cost_per_epoch"
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
@@ -87,6 +92,42 @@ def test_table_uses_the_width_of_the_terminal(width: int) -> None:
     lines = render(wide, "table", width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(names(*wide.results, width=width)) > len(names(*wide.results, width=width - 20))
+
+
+def test_three_engines_take_fourteen_lines_below_the_title() -> None:
+    torch, tf, flux = (measured(f"{name}/cpu", 0.0165) for name in ("torch", "tf", "flux"))
+    flux.parity = ParityCheck("pass", known_deviations=FLUX_DEVIATIONS)
+    document = study(torch, tf, flux, warnings=["a warning", "another one"])
+    title, empty, *below = render(document, "table", width=80, name="last").splitlines()
+    assert title == "lenet on synthetic images, batch 128, fp32, 2 threads; Some, 2 cores; 2025-01-01"
+    assert len([empty, *below]) <= 14
+    assert below[-1] == "  Why: polybench explain last   6 notes: polybench show last --notes"
+    assert max(map(len, [title, *below])) <= 80
+
+
+def test_all_notes_replace_the_commands_of_the_last_line() -> None:
+    document = study(measured("torch/cpu", 0.0165), measured("tf/cpu", 0.01), warnings=["a warning"])
+    assert "a warning" not in (short := render(document))
+    assert "4 notes: polybench show ID --notes" in short
+    every = render(document, notes=True)
+    assert "--notes" not in every
+    assert [line.strip() for line in every.splitlines()[-4:]] == [
+        "Brackets: 95% intervals over 3 runs, each in a fresh process, of this study.",
+        "lenet (62,006 parameters) on synthetic images, batch 128, fp32, 2 threads, malloc retain, seed 0",
+        "3 processes x 2 rounds x 3 steps; baseline torch/cpu",
+        "a warning",
+    ]
+    assert "a warning" in render(document, "github")
+
+
+def test_the_speed_is_named_after_a_short_baseline() -> None:
+    def title(baseline: str) -> str:
+        document = study(measured(baseline, 0.0165), measured("tf/cpu", 0.01))
+        document.settings.baseline = baseline
+        return study_table(document, TableOptions(columns=select_metrics(["speedup"]))).columns[1].title
+
+    assert title("torch/cpu") == "speed vs. torch"
+    assert title("torch+channels_last+compile/cpu") == "speed vs. baseline"
 
 
 def test_document_formats_have_no_width() -> None:
@@ -100,7 +141,7 @@ def test_document_formats_have_no_width() -> None:
 
 def test_header_describes_workload_extent_and_machine() -> None:
     assert header_lines(study(measured("torch/cpu", 0.0165))) == [
-        "lenet (62,006 parameters) on synthetic data, batch 128, fp32, 2 threads, malloc retain, seed 0",
+        "lenet (62,006 parameters) on synthetic images, batch 128, fp32, 2 threads, malloc retain, seed 0",
         "3 processes x 2 rounds x 3 steps; baseline torch/cpu",
         "Some CPU @ 2.00GHz, 2 cores",
     ]

@@ -25,14 +25,25 @@ def test_no_line_breaks_inside_of_a_command(whole: str) -> None:
         assert max(map(len, text.splitlines())) <= width
 
 
-def test_numbers_are_aligned_without_spaces_inside() -> None:
-    rows = [["flux", "29.0 ms ±1.8%"], ["torch", "8.03 ms ±0.76%"], ["tf", "1 (baseline)"], ["jax", ""]]
+def test_numbers_are_aligned_on_the_right() -> None:
+    rows = [["flux", "29.0 ms ±1.8%"], ["torch", "8.03 ms ±0.76%"], ["tf", "1"], ["jax", ""]]
     table = Table(columns=[*text_columns("engine"), *number_columns("step")], rows=rows)
     assert format_rows(table).splitlines()[2:] == [
-        "flux      29.0 ms ±1.8%",
-        "torch     8.03 ms ±0.76%",
-        "tf           1 (baseline)",
+        "flux     29.0 ms ±1.8%",
+        "torch   8.03 ms ±0.76%",
+        "tf                   1",
         "jax",
+    ]
+
+
+def test_titles_wrap_to_the_width_of_their_numbers() -> None:
+    rows = [["torch", "8.03 ms", "1.29 (1.27 to 1.31)"]]
+    table = Table(columns=[*text_columns("engine"), *number_columns("typical step", "speed vs. torch")], rows=rows)
+    assert format_rows(table).splitlines() == [
+        "engine  typical      speed vs. torch",
+        "           step",
+        "------  -------  -------------------",
+        "torch   8.03 ms  1.29 (1.27 to 1.31)",
     ]
 
 

@@ -1,0 +1,152 @@
+"""The answer of a study in sentences: each comparison with the baseline, or why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from polybench.schema import units
+from polybench.schema.result import SINGLE_PROCESS, AccuracyDifference, Comparison, Result
+from polybench.schema.study import StudyDocument
+
+_MAX_SENTENCES = 6
+"""Comparisons in sentences; the table has all of them."""
+
+_MAX_NAMES = 3
+"""Comparisons that a sentence names; more are counted."""
+
+Namer = Callable[[Result], str]
+
+
+def summary_sentences(study: StudyDocument) -> list[str]:
+    """Explain first what has no verdict, then compare ranked configurations, GPUs with the CPU, and accuracies."""
+    name, tolerance = namer(study), study.settings.tolerance
+    ranked = {result.configuration: result for result in study.results if result.is_for_production}
+    compared = [
+        (ranked[one.baseline], result, one)
+        for result in ranked.values()
+        if (one := result.vs_baseline) and one.baseline != result.configuration and one.baseline in ranked
+    ]
+    compared.sort(key=lambda one: -one[-1].speedup)
+    on_gpus = [(result, result.gpu_speedup) for result in ranked.values() if result.gpu_speedup]
+    sentences = [
+        *(
+            _sentence(name(one), name(two), found, tolerance)
+            for one, two, found in compared
+            if not found.is_inconclusive
+        ),
+        *(_gpu_sentence(*one, tolerance) for one in on_gpus if not one[-1].is_inconclusive),
+    ]
+    if len(ranked) == 1 and not on_gpus:
+        sentences = [_single_sentence(result, name(result)) for result in ranked.values()]
+    accuracies = [
+        _accuracy_sentence(name(ranked[found.baseline]), ranked[found.baseline], name(result), result, found)
+        for result in ranked.values()
+        if (found := result.accuracy_difference) and found.baseline in ranked
+    ]
+    pairs = [
+        *((f"{name(two)} and {name(one)}", found) for one, two, found in compared),
+        *((f"{result.configuration} and {found.baseline}", found) for result, found in on_gpus),
+    ]
+    return [*_without_verdict(pairs), *_shortened(sentences), *_shortened(accuracies)]
+
+
+def namer(study: StudyDocument) -> Namer:
+    """Return a function that names a configuration, with its device only if the study has several."""
+    several = len({result.device for result in study.results if result.step_times}) > 1
+
+    def name(result: Result) -> str:
+        without_device = result.configuration.replace(f"/{result.device}", "")
+        return f"{without_device} on {result.device}" if several else without_device
+
+    return name
+
+
+def _without_verdict(pairs: Sequence[tuple[str, Comparison]]) -> list[str]:
+    """Explain why comparisons have no verdict: one sentence per reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for names, found in pairs:
+        if found.is_inconclusive:
+            names_by_reason.setdefault(found.inconclusive_reason or SINGLE_PROCESS, []).append(names)
+    return [
+        f"No verdict{'' if len(names) == len(pairs) else f' for {_some(names)}'}: {reason}."
+        for reason, names in names_by_reason.items()
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    """List some names, and the number of the others."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names if more <= 0 else [*names[:_MAX_NAMES], f"{more} more"])
+
+
+def _shortened(sentences: Sequence[str]) -> list[str]:
+    """Return the first and the last sentences if there are many."""
+    if len(sentences) <= _MAX_SENTENCES:
+        return [*sentences]
+    left_out = len(sentences) - _MAX_SENTENCES + 1
+    half = _MAX_SENTENCES // 2
+    return [*sentences[:half], f"({left_out} more comparisons are in the table.)", *sentences[half + left_out :]]
+
+
+def _single_sentence(result: Result, name: str) -> str:
+    assert result.step_time is not None
+    return f"A step of {name} takes {units.format_seconds_with_ci(result.step_time.mean, result.step_time.ci95)}."
+
+
+def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
+    """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
+    if difference := _no_difference(f"{result.configuration} and {speedup.baseline}", speedup, tolerance):
+        return difference
+    times = units.format_with_ci(speedup.speedup, speedup.ci95)
+    saved = 1 - 1 / speedup.speedup
+    percent = units.format_number(100 * abs(saved))
+    return (
+        f"{result.configuration} is {times} times as fast as {speedup.baseline}:"
+        f" {percent}% {'less' if saved >= 0 else 'more'} time."
+    )
+
+
+def _no_difference(names: str, comparison: Comparison, tolerance: float) -> str | None:
+    """State that two configurations do not differ, or hardly; None for a difference worth naming."""
+    assert comparison.ci95 is not None  # otherwise it is inconclusive
+    ratio = f"ratio {units.format_with_ci(comparison.speedup, comparison.ci95)}"
+    if comparison.is_significant:
+        is_small = abs(math.log(comparison.speedup)) < math.log1p(tolerance)
+        return f"{names} differ by less than {units.format_percent(tolerance)}: {ratio}." if is_small else None
+    low, high = comparison.ci95
+    corrected = "" if low <= 1 <= high else ", not significant among this number of comparisons"
+    return f"No significant difference between {names}: {ratio}{corrected}."
+
+
+def _sentence(baseline: str, other: str, comparison: Comparison, tolerance: float) -> str:
+    speedup, interval = comparison.speedup, comparison.ci95
+    if difference := _no_difference(f"{other} and {baseline}", comparison, tolerance):
+        return difference
+    if speedup < 1:
+        baseline, other = other, baseline
+        speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
+    return f"{other} is {units.format_with_ci(speedup, interval)} times as fast as {baseline}."
+
+
+def _accuracy_sentence(
+    baseline_name: str, baseline: Result, name: str, result: Result, difference: AccuracyDifference
+) -> str:
+    """State both accuracies with their spread over seeds, and whether they differ significantly."""
+    after = f"after {units.plural(difference.epochs, 'epoch')}"
+    both = " and ".join(units.format_with_std(one.accuracy or 0.0, one.accuracy_std) for one in (result, baseline))
+    if difference.ci95 is None:
+        return f"Accuracy of {name} and {baseline_name} {after}: {both} (cannot tell: one seed)."
+    both = f"{both} over {units.plural(difference.seeds, 'seed')}"
+    low, high = difference.ci95
+    if not difference.is_significant:
+        amount = units.format_difference(difference.value, difference.ci95)
+        return (
+            f"No significant difference in accuracy between {name} and {baseline_name} {after}: {both},"
+            f" difference {amount}."
+        )
+    if difference.value < 0:
+        amount, relation = units.format_difference(-difference.value, (-high, -low)), "below"
+    else:
+        amount, relation = units.format_difference(difference.value, difference.ci95), "above"
+    return f"The accuracy of {name} is {amount} {relation} that of {baseline_name} {after}: {both}."
