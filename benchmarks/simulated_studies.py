@@ -26,7 +26,7 @@ import numpy as np
 from tabulate import tabulate
 
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, TOLERANCE
-from polybench.render.footnotes import summary_sentences
+from polybench.render.verdicts import summary_sentences
 from polybench.schema.analyses import StudySpread
 from polybench.schema.options import Study
 from polybench.schema.result import Interval, Result, StepTimes

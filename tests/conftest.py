@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
 from polybench.machine.interrupts import SIGNALS
+from polybench.machine.load import IdleWait
 from tests import engine_workers, julia_depot
 from tests.process_pool import WORKER_MODULES, ProcessPool
 from tests.rings import mark_rings, ring
@@ -148,6 +149,7 @@ def quiet_machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(psutil, "cpu_times", lambda: cpu)
         patched.setattr(psutil, "swap_memory", lambda: swap)
+        patched.setitem(IdleWait.__init__.__kwdefaults__, "sleep", lambda _: None)
         yield
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from polybench.machine import host
+from polybench.machine import host, interference
 from polybench.planning.schedule import STOPPING_CHECKS
 from polybench.protocol.calls import BlockMeasured
+from polybench.render import render
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Result
@@ -106,10 +107,23 @@ def test_rounds_with_interference_are_in_neither_the_typical_nor_the_mean_step()
     assert result.step_seconds == pytest.approx(machine.mean_seconds(script), rel=0.02)
 
 
+def test_a_row_without_a_quiet_timing_block_keeps_its_step_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interference, "has_interference", lambda *_: True)
+    fields = {"rounds_per_process": 4, "steps_per_round": 20, "wait_idle": 0.0}
+    document = Machine(seed=1, **STEADY).measure({"torch": Script(), "tf": Script()}, processes=2, **fields)
+    assert document.settings.baseline is None
+    for result in document.results:
+        assert (result.busy, result.step_time, result.items_per_second, result.vs_baseline) == (True, None, None, None)
+        assert result.reason == "other programs used the cores in every timing block"
+        assert result.hint is not None
+        assert len(result.nested_step_times) == 2
+    assert "NO RESULT: other programs used the cores in every timing block." in render(document)
+
+
 def test_waits_for_an_idle_machine_are_not_charged_to_the_budget() -> None:
     fields = {"rounds_per_process": 20, "steps_per_round": 5, "wait_idle": 1000.0}
     document = Machine(bursts=0.7).measure({"torch": Script(0.020)}, processes=2, budget=12.0, **fields)
-    assert document.host.idle_wait_seconds > 12
+    assert document.host.idle_wait_seconds >= 12
     assert [len(process) for process in document.results[0].nested_step_times] == [20, 20]
     assert not any("budget" in text for text in document.warnings)
 
@@ -147,7 +161,7 @@ def test_only_the_first_process_decides_how_many_rounds_are_enough() -> None:
 
 def test_reruns_of_timing_blocks_are_charged_to_the_budget() -> None:
     """Interference affects nearly all blocks; the rounds would take 126 s if reruns were free."""
-    fields = {"rounds_per_process": 20, "steps_per_round": 20, "budget": 100.0}
+    fields = {"rounds_per_process": 20, "steps_per_round": 20, "budget": 100.0, "wait_idle": 0.0}
     document = Machine(seed=1, **STEADY, bursts=0.9).measure({"torch": Script()}, processes=2, **fields)
     assert document.results[0].interference.blocks_rerun
     assert document.phase_seconds is not None

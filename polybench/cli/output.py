@@ -209,7 +209,9 @@ def anonymize_if_requested(document: Document, options: OutputOptions) -> Docume
 
 
 _FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")
-_MISSING = re.compile(r"(?<=  )(unavailable|interrupted)(?=: )|\(inconclusive\)|^  No verdict\b", re.MULTILINE)
+_MISSING = re.compile(
+    r"(?<=  )(unavailable|interrupted)(?=: )|\((?:busy|no result|one run)\)|^  (?:No verdict|NO RESULT)\b", re.MULTILINE
+)
 """The outcome of a configuration in its row."""
 
 _MIN_WIDTH = 40

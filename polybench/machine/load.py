@@ -197,8 +197,9 @@ class IdleWait:
     """Waits for other programs to stop, up to a total number of seconds; no worker runs meanwhile.
 
     0 seconds never wait, but measure once which programs are busy. `report` is called with the reason for a wait.
-    `waited_seconds` is the total wait so far; `busiest_programs` kept the machine busy in the last measurement that
-    found any.
+    `waited_seconds` is the total wait so far, without measurements that find the machine idle at once, and
+    `measured_seconds` is that with them.
+    `busiest_programs` kept the machine busy in the last measurement that found any.
     """
 
     def __init__(
@@ -210,17 +211,24 @@ class IdleWait:
         read: Callable[[], MachineCounters] = read_counters,
         programs: Callable[[], BusyProcessMeter] = BusyProcessMeter,
     ) -> None:
-        self.waited_seconds = 0.0
+        self.waited_seconds = self.measured_seconds = 0.0
         self.busiest_programs: list[BusyProcess] = []
+        self._has_looked = False
         self._remaining_seconds, self._report = seconds, report
         self._sleep, self._read_counters, self._make_process_meter = sleep, read, programs
 
     def wait_until_idle(self) -> bool:
         """Return True as soon as the machine is idle, or False if the maximum wait is over."""
+        has_waited = False
         while self._remaining_seconds > 0:
             load = self._measure_load()
+            if not load.is_busy and not has_waited:
+                return True
+            self.waited_seconds += load.seconds
+            self._remaining_seconds -= load.seconds
             if not load.is_busy:
                 return True
+            has_waited = True
             self._report(f"waiting for an idle machine: {describe(load, self.busiest_programs)}")
         return False
 
@@ -228,7 +236,8 @@ class IdleWait:
         """Wait for an idle machine, or at least measure once which programs interfere."""
         if self._remaining_seconds > 0:
             self.wait_until_idle()
-        elif not self.busiest_programs:
+        elif not self.busiest_programs and not self._has_looked:
+            self._has_looked = True
             self._measure_load()
 
     def _measure_load(self) -> MachineLoad:
@@ -237,8 +246,7 @@ class IdleWait:
             self._sleep(_WINDOW_SECONDS)
         load = self._read_counters().load_since(start)
         self.busiest_programs = programs.busiest() or self.busiest_programs
-        self.waited_seconds += load.seconds
-        self._remaining_seconds -= load.seconds
+        self.measured_seconds += load.seconds
         return load
 
 

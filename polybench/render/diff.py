@@ -9,6 +9,7 @@ from typing import Any, get_args
 from polybench.render.table import DEFAULTS, INTERVALS, Column, Records, Table, TableOptions, number_columns, one_line
 from polybench.schema import units
 from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
+from polybench.schema.result import mark_inconclusive
 
 _MAX_VALUE_WIDTH = 60
 """Characters of a changed value; JSON contains the whole value."""
@@ -92,7 +93,7 @@ def _format_value(name: str, value: Any) -> str:
 def _row(row: DiffRow, corrected_columns: int) -> list[str]:
     seconds = ["" if value is None else units.format_seconds(value) for value in row.step_seconds]
     ratio = "" if row.ratio is None else units.format_with_ci(row.ratio, row.ci95)
-    ratio = units.mark_inconclusive(ratio, row.reason if row.q_value is None else None)
+    ratio = mark_inconclusive(ratio, row.reason if row.q_value is None else None)
     corrected = (
         units.format_with_ci(row.corrected_ratio, row.corrected_ci95) if row.controls and row.corrected_ratio else ""
     )

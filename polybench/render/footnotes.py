@@ -159,7 +159,8 @@ def failed_parity(result: Result) -> bool:
 
 
 def _interval_notes(study: StudyDocument) -> Iterator[str]:
-    processes = max((len(result.step_times.values) for result in study.results if result.step_times), default=0)
+    measured = [result.step_times for result in study.results if result.step_times and not result.busy]
+    processes = max((len(times.values) for times in measured), default=0)
     if processes > 1:
         yield f"Brackets: 95% intervals over {processes} runs, each in a fresh process, of this study."
 

@@ -19,6 +19,7 @@ from polybench.render.table import (
     text_columns,
     with_reason,
 )
+from polybench.render.verdicts import busy_sentences
 from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 
@@ -66,6 +67,7 @@ def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
     step_times = [one.step_times for one in document.configurations if one.step_times]
     return Table(
         id=document.id,
+        summary=busy_sentences(document.configurations),
         title=header_for(document.settings, document.host, step_times),
         columns=[
             *text_columns("layer", "operation"),

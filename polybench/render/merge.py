@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from polybench.render.table import DEFAULTS, INTERVALS, Column, Records, Table, TableOptions, one_line, with_reason
 from polybench.schema import units
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
+from polybench.schema.result import BUSY, mark_inconclusive
 
 _FIELDS = (
     *("machine", "configuration", "engine", "variant", "device", "status", "parity", "step_seconds"),
@@ -64,7 +65,7 @@ def _group(document: MergeDocument, machine: Machine) -> Iterator[list[str]]:
 
 def _row(result: MachineResult, is_baseline: bool) -> list[str]:
     if result.step_seconds is None:
-        return [result.configuration, result.status, "", "", "", ""]
+        return [result.configuration, BUSY if result.busy else result.status, "", "", "", ""]
     speedup = "" if result.speedup is None else units.format_with_ci(result.speedup, result.speedup_ci95)
     cost = ""
     if result.relative_cost is not None:
@@ -73,9 +74,9 @@ def _row(result: MachineResult, is_baseline: bool) -> list[str]:
         result.configuration,
         units.format_seconds(result.step_seconds),
         "" if result.items_per_second is None else units.format_count(round(result.items_per_second)),
-        "1 (baseline)" if is_baseline else units.mark_inconclusive(speedup, result.inconclusive_reason),
+        "1" if is_baseline else mark_inconclusive(speedup, result.inconclusive_reason),
         "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
-        units.mark_inconclusive(cost, result.inconclusive_reason),
+        mark_inconclusive(cost, result.inconclusive_reason),
     ]
 
 
@@ -93,7 +94,7 @@ def _notes(document: MergeDocument) -> Iterator[str]:
         elif result.step_seconds is None or result.reason:
             yield f"{name}: {with_reason(result.status, result.reason, result.hint)}"
         if result.inconclusive_reason:
-            yield f"{name}: inconclusive: {result.inconclusive_reason}"
+            yield f"{name}: no verdict: {result.inconclusive_reason}"
     unchecked = [f"{one.machine}:{one.configuration}" for one in document.results if one.parity == "skipped"]
     if unchecked:
         yield f"no parity check: {', '.join(unchecked)}"

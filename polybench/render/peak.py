@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polybench.render.table import DEFAULTS, Records, Table, TableOptions, number_columns, text_columns, with_reason
+from polybench.render.verdicts import busy_sentences
 from polybench.schema import units
 from polybench.schema.measurements import PeakDocument, PeakMeasurement
 
@@ -13,6 +14,7 @@ def table(document: PeakDocument, _: TableOptions = DEFAULTS) -> Table:
     """Build a row per peak."""
     threads = units.plural(document.threads, "thread")
     return Table(
+        summary=busy_sentences(document.configurations),
         title=[f"{document.host.cpu}, {threads}, malloc {document.malloc}"],
         columns=[*text_columns("kind", "device", "precision", "engine", "shape"), *number_columns("peak")],
         rows=list(map(_row, document.peaks)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -45,7 +46,7 @@ def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
         statuses=[
             (result.configuration, status_text(result))
             for result in study.results
-            if not result.is_ranked and not failed_parity(result)
+            if not result.is_ranked and not failed_parity(result) and not _is_busy(result)
         ],
         notes=[*key.lines, *_empty_columns(study, metrics), *(others if options.notes else ())],
         further_notes=[] if options.notes else others,
@@ -91,14 +92,19 @@ def _rows(
         return f"{cell} {mark}".strip()
 
     def part(results: list[Result]) -> Table:
-        ordered = sorted(results, key=lambda result: result.step_seconds)
+        ordered = sorted(results, key=lambda result: result.step_time.mean if result.step_time else math.inf)
         rows = [[result.configuration, *(text(result, metric) for metric in metrics)] for result in ordered]
         return Table(columns=columns, rows=rows)
 
-    ranked = part([result for result in study.results if result.is_ranked])
+    ranked = part([result for result in study.results if result.is_ranked or _is_busy(result)])
     failed = [result for result in study.results if failed_parity(result)]
     unranked = [msgspec.structs.replace(part(failed), title=[NOT_RANKED])] if failed else []
     return msgspec.structs.replace(ranked, tables=unranked)
+
+
+def _is_busy(result: Result) -> bool:
+    """Return True if the result would be ranked if other programs had not disturbed it."""
+    return result.busy and result.status != "failed" and result.parity.status != "fail"
 
 
 def _title(study: StudyDocument, metric: Metric) -> str:
@@ -141,8 +147,8 @@ def fit_columns(study: StudyDocument, candidates: Sequence[Metric], width: int |
 
 def _with_values(study: StudyDocument, candidates: Sequence[Metric]) -> dict[str, Metric]:
     """Return the candidates that have a value in some row, by name."""
-    measured = [result for result in study.results if result.is_measured]
-    return {one.name: one for one in candidates if any(one.value(result) is not None for result in measured)}
+    measured = [result for result in study.results if result.is_measured or result.busy]
+    return {one.name: one for one in candidates if any(one.text(result) for result in measured)}
 
 
 def important_columns(study: StudyDocument, width: int | None) -> list[Metric]:

@@ -18,6 +18,7 @@ from polybench.render.table import (
 )
 from polybench.schema import units
 from polybench.schema.measurements import Curve, PointReference, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
+from polybench.schema.result import BUSY, mark_inconclusive
 
 _OVERSUBSCRIBED = "*"
 """Mark of rows with more threads than cores."""
@@ -89,14 +90,14 @@ def _labels(point: SweepPoint, result: PointResult) -> list[str]:
 
 def _row(point: SweepPoint, result: PointResult, by_threads: bool) -> list[str]:
     if result.step_seconds is None or result.items_per_second is None or result.speedup is None:
-        return [*_labels(point, result), result.status, "", "", *([""] if by_threads else [])]
+        return [*_labels(point, result), BUSY if result.busy else result.status, "", "", *([""] if by_threads else [])]
     efficiency = "" if result.efficiency is None else units.format_percent(result.efficiency)
     return [
         *_labels(point, result),
         units.format_seconds(result.step_seconds),
         units.format_count(round(result.items_per_second)),
-        units.mark_inconclusive(units.format_with_ci(result.speedup, result.ci95), result.inconclusive_reason),
-        *([units.mark_inconclusive(efficiency, result.inconclusive_reason)] if by_threads else []),
+        mark_inconclusive(units.format_with_ci(result.speedup, result.ci95), result.inconclusive_reason),
+        *([mark_inconclusive(efficiency, result.inconclusive_reason)] if by_threads else []),
     ]
 
 
@@ -111,12 +112,12 @@ def _notes(sweep: SweepDocument) -> Iterator[str]:
     for point in sweep.points:
         for result in point.configurations:
             if result.reason:
-                yield f"{result.configuration}: {result.status}: {result.reason}"
+                yield f"{result.configuration}: {BUSY if result.busy else result.status}: {result.reason}"
 
 
 def _summary(sweep: SweepDocument) -> Iterator[str]:
     if sweep.inconclusive_reason:
-        yield f"Inconclusive: {sweep.inconclusive_reason}."
+        yield f"No verdict: {sweep.inconclusive_reason}."
         return
     yield from (_best_point(curve, sweep.input_kind) for curve in sweep.curves)
     if cheapest := _cheapest_epoch(sweep):
@@ -163,11 +164,11 @@ def _costs(result: PointResult) -> list[str]:
         "" if result.epoch_seconds is None else units.format_seconds(result.epoch_seconds),
         ""
         if result.relative_time is None
-        else units.mark_inconclusive(units.format_number(result.relative_time), result.relative_inconclusive_reason),
+        else mark_inconclusive(units.format_number(result.relative_time), result.relative_inconclusive_reason),
         "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
         ""
         if result.relative_cost is None
-        else units.mark_inconclusive(
+        else mark_inconclusive(
             units.format_with_margin(result.relative_cost, result.relative_cost_ci95),
             result.relative_inconclusive_reason,
         ),

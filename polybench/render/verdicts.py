@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from polybench.schema import units
-from polybench.schema.result import SINGLE_PROCESS, AccuracyDifference, Comparison, Result
+from polybench.schema.result import (
+    BUSY_HINT,
+    INTERFERENCE,
+    SINGLE_PROCESS,
+    AccuracyDifference,
+    Comparison,
+    ConfigurationStatus,
+    Result,
+    busy_reason,
+)
 from polybench.schema.study import StudyDocument
 
 _MAX_SENTENCES = 6
@@ -15,11 +26,14 @@ _MAX_SENTENCES = 6
 _MAX_NAMES = 3
 """Comparisons that a sentence names; more are counted."""
 
+_REMEDY = f"{BUSY_HINT[:1].upper()}{BUSY_HINT[1:]}"
+
 Namer = Callable[[Result], str]
+StatusT = TypeVar("StatusT", bound=ConfigurationStatus)
 
 
 def summary_sentences(study: StudyDocument) -> list[str]:
-    """Explain first what has no verdict, then compare ranked configurations, GPUs with the CPU, and accuracies."""
+    """Explain first what has no result, then compare ranked configurations, GPUs with the CPU, and accuracies."""
     name, tolerance = namer(study), study.settings.tolerance
     ranked = {result.configuration: result for result in study.results if result.is_for_production}
     compared = [
@@ -48,7 +62,7 @@ def summary_sentences(study: StudyDocument) -> list[str]:
         *((f"{name(two)} and {name(one)}", found) for one, two, found in compared),
         *((f"{result.configuration} and {found.baseline}", found) for result, found in on_gpus),
     ]
-    return [*_without_verdict(pairs), *_shortened(sentences), *_shortened(accuracies)]
+    return [*_without_result(study, name, pairs), *_shortened(sentences), *_shortened(accuracies)]
 
 
 def namer(study: StudyDocument) -> Namer:
@@ -62,16 +76,35 @@ def namer(study: StudyDocument) -> Namer:
     return name
 
 
-def _without_verdict(pairs: Sequence[tuple[str, Comparison]]) -> list[str]:
-    """Explain why comparisons have no verdict: one sentence per reason."""
-    names_by_reason: dict[str, list[str]] = {}
+def _without_result(study: StudyDocument, name: Namer, pairs: Sequence[tuple[str, Comparison]]) -> list[str]:
+    """Explain which rows and comparisons have no result, one sentence per reason, and what to do."""
+    by_reason: dict[str, list[str]] = {}
     for names, found in pairs:
         if found.is_inconclusive:
-            names_by_reason.setdefault(found.inconclusive_reason or SINGLE_PROCESS, []).append(names)
-    return [
-        f"No verdict{'' if len(names) == len(pairs) else f' for {_some(names)}'}: {reason}."
-        for reason, names in names_by_reason.items()
-    ]
+            by_reason.setdefault(found.inconclusive_reason or SINGLE_PROCESS, []).append(names)
+    sentences = []
+    for reason, named in by_reason.items():
+        sentence = _no_result(named if len(named) < len(pairs) else (), reason)
+        sentences.append(sentence.replace("NO RESULT", "No verdict") if reason == SINGLE_PROCESS else sentence)
+    busy = busy_sentences(study.results, name)
+    needs_remedy = not busy and any(reason.startswith(INTERFERENCE) for reason in by_reason)
+    return [*busy, *sentences, *([_REMEDY] if needs_remedy else [])]
+
+
+def busy_sentences(
+    configurations: Sequence[StatusT], name: Callable[[StatusT], str] = operator.attrgetter("configuration")
+) -> list[str]:
+    """Explain which configurations other programs disturbed, and what to do."""
+    busy = [one for one in configurations if one.busy and one.status != "failed"]
+    if not busy:
+        return []
+    names = map(name, busy) if len(busy) < sum(one.status in ("ok", "interrupted") for one in configurations) else ()
+    return [f"{_no_result(names, busy[0].reason or busy_reason(()))} {_REMEDY}"]
+
+
+def _no_result(names: Iterable[str], reason: str) -> str:
+    whose = _some([*names])
+    return f"NO RESULT{f' for {whose}' if whose else ''}: {reason}."
 
 
 def _some(names: Sequence[str]) -> str:

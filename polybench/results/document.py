@@ -29,7 +29,18 @@ from polybench.results.usage import summarize_usage
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Id, Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
-from polybench.schema.result import Pipeline, Result, Startup, StepTime, StepTimes, TimeToAccuracy, TimeToLoss, Training
+from polybench.schema.result import (
+    BUSY_HINT,
+    Pipeline,
+    Result,
+    Startup,
+    StepTime,
+    StepTimes,
+    TimeToAccuracy,
+    TimeToLoss,
+    Training,
+    busy_reason,
+)
 from polybench.schema.study import StudyDocument
 from polybench.stats import statistics
 
@@ -66,11 +77,17 @@ def choose_baseline(plan: Plan, runs: Sequence[ConfigurationRun]) -> str | None:
 
     Configurations that were not measured or failed the parity check cannot be the baseline.
     """
-    ranked = [run.configuration for run in runs if measured_step_times(run) and run.is_ranked]
+    ranked = [run.configuration for run in runs if measured_step_times(run) and run.is_ranked and not _is_busy(run)]
     ranked.sort(key=lambda one: engine_spec(one).caveat(one.variants) is not None)
     measured = [configuration.name for configuration in ranked]
     preferred = plan.study.baseline or DEFAULT_BASELINE
     return preferred if preferred in measured else next(iter(measured), None)
+
+
+def _is_busy(run: ConfigurationRun) -> bool:
+    """Return True if other programs disturbed every timing block."""
+    blocks = [block for process in run.block_counters for block in process]
+    return bool(blocks) and all(block.affected for block in blocks)
 
 
 def measured_step_times(run: ConfigurationRun) -> list[list[list[float]]]:
@@ -87,6 +104,9 @@ def build_study_document(
     """Build the document of all results so far; nothing else adds to it."""
     baseline = choose_baseline(plan, measured.runs)
     results = [_build_result(plan, files, run, find_peaks) for run in measured.runs]
+    for result in results:
+        if result.busy and result.reason is None:
+            result.reason, result.hint = busy_reason(header.host.busiest_programs), BUSY_HINT
     add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads), measured.memory_groups)
     return StudyDocument(
         id=header.id,
@@ -159,7 +179,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
     ]
     values = measured_step_times(run)
     times = _summarize_times(run, values) if values else _NOT_TIMED
-    step_time, step_times = times.step_time, times.step_times
+    step_time, step_times = None if _is_busy(run) else times.step_time, times.step_times
     epoch_seconds = statistics.mean_step(trained_epochs(trainings))[0] if trainings else None
     if step_time is not None and not trainings:
         epoch_seconds = files.steps_in_epoch * step_time.mean
@@ -193,6 +213,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         status=run.status,
         reason=run.reason,
         hint=run.hint,
+        busy=step_times is not None and step_time is None,
         log_path=str(run.log_path) if run.log_path else None,
         warnings=[*run.warnings, *times.warnings, *usage.warnings, *kernel_warnings],
         versions=collect_versions(run),

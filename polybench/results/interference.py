@@ -11,7 +11,7 @@ from itertools import zip_longest
 from polybench.schema import units
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import BlockCounters, Interference
-from polybench.schema.result import Result, StepTime, StepTimes
+from polybench.schema.result import INTERFERENCE, Result, StepTime, StepTimes
 
 NOTABLE_FAULT_FRACTION = 0.03
 """Fraction of a step spent in page faults from which polybench prints a warning."""
@@ -72,7 +72,7 @@ def inconclusive_reason(*results: Result) -> str | None:
     for result in results:
         if result.interference.is_excessive:
             affected, blocks = result.interference.blocks_affected, sum(map(len, result.interference.blocks))
-            return f"interference affected {affected} of {blocks} timing blocks of {result.configuration}"
+            return f"{INTERFERENCE} affected {affected} of {blocks} timing blocks of {result.configuration}"
     return None
 
 

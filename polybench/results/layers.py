@@ -83,7 +83,7 @@ def _configuration_layers(
         versions=result.versions,
         peak=result.peak,
     )
-    if result.step_times:
+    if result.step_times and not result.busy:
         unaffected = drop_affected_rounds(result.step_times.values, result.interference.blocks)
         times = [_undisturbed(rounds, process) for rounds, process in zip(times, unaffected, strict=False)]
         values = [[one_round for one_round in process if one_round] for process in unaffected]

@@ -128,7 +128,7 @@ def _point_result(
 ) -> PointResult:
     """Compare a result with its configuration's first point, and its epoch with the reference."""
     if not result.is_ranked or first is None:
-        return PointResult(result.configuration, result.status, result.reason or result.parity.reason)
+        return PointResult(result.configuration, result.status, result.reason or result.parity.reason, busy=result.busy)
     found = compare_throughput(first, result)
     threads = result.workload.threads / first.workload.threads
     price = document.settings.prices.get(result.device) if result.epoch_seconds is not None else None

@@ -87,7 +87,7 @@ def _contention(studies: NamedStudies, study: Study, noun: str) -> Iterator[str]
         else:
             outcome = f"{affected} of {blocks} timing blocks {_are(affected)} affected"
         busy = f"; busiest programs: {', '.join(programs)}" if programs else ""
-        longer = f"{2 * study.wait_idle:g}s" if study.wait_idle else "30s"
+        longer = f"{max(60.0, 2 * study.wait_idle):g}s"
         fix = f"; close busy programs or try --wait-idle {longer}" if affected else ""
         yield f"{_CONTENTION}{where}: {outcome}{busy}{fix}"
         if spinning := dict.fromkeys(name for document in disturbed for name in _spinning(document)):

@@ -156,7 +156,7 @@ def _measure(study: Study, progress: Progress, argv: Sequence[str]) -> PeakDocum
     timings = [
         timing
         for result in finished.results
-        if result.status != "failed"
+        if result.status != "failed" and not result.busy
         for timing in engine_timings(
             result.configuration.partition("/")[0], kernels.kernels, kernels.times.get(result.configuration, [])
         )

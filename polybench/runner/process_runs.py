@@ -297,7 +297,7 @@ class ProcessRuns:
 
     def _run_round(self, workers: Workers, budget: RoundBudget, number: int, done: int, steps: int) -> None:
         meter, idle_wait = RoundMeter(), self._state.idle_wait
-        start, waited_before = time.monotonic(), idle_wait.waited_seconds
+        start, waited_before = time.monotonic(), idle_wait.measured_seconds
         spare = budget.start_round(done)
         for name in schedule.order_of_round(list(workers), self._study.seed, number, done):
             run, worker = workers[name]
@@ -309,7 +309,7 @@ class ProcessRuns:
         for operation in self._operations:
             operation.end_round()
         rerun_seconds = spare - budget.spare_seconds
-        waited = idle_wait.waited_seconds - waited_before
+        waited = idle_wait.measured_seconds - waited_before
         budget.spend(time.monotonic() - start - rerun_seconds - waited, rerun_seconds)
 
     def _has_enough_rounds(self, group: Sequence[ConfigurationRun], done: int) -> bool:

@@ -184,6 +184,8 @@ class PointResult(msgspec.Struct, frozen=True):
     """Reason why `relative_time` and `relative_cost` support no conclusion."""
     caveat: str | None = None
     """See `Result.caveat`."""
+    busy: bool = False
+    """As in `ConfigurationStatus`."""
 
 
 class PointReference(msgspec.Struct, frozen=True):

@@ -11,7 +11,18 @@ import msgspec
 from polybench.errors import install_command, lookup_or_suggest
 from polybench.plugins import Registry
 from polybench.schema import units
-from polybench.schema.result import BreakEven, Interval, Result, Scaling, TimeToAccuracy, TimeToLoss
+from polybench.schema.result import (
+    BUSY,
+    NO_RESULT,
+    SINGLE_PROCESS,
+    BreakEven,
+    Interval,
+    Result,
+    Scaling,
+    TimeToAccuracy,
+    TimeToLoss,
+    mark_inconclusive,
+)
 
 _NOT_MEASURED = "not measured on this machine; see `polybench doctor`"
 
@@ -45,6 +56,7 @@ class Metric(msgspec.Struct, frozen=True):
         groups: names that select this and other metrics.
         ci95: field with the 95 % interval, in the unit of the value, or a function.
         comparison: field of a result with the comparison that the value belongs to, which may be inconclusive.
+        of_step: True if the value follows from the mean step alone.
         format_value: text of a value without its interval; by default that of its unit, with its interval.
         format_result: text of a whole result, if the value is not enough.
         unavailable_hint: condition under which the metric has a value.
@@ -59,6 +71,7 @@ class Metric(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     ci95: str | Callable[[Result], Interval | None] = ""
     comparison: Literal["", "vs_baseline", "gpu_speedup", "scaling", "cost"] = ""
+    of_step: bool = False
     format_value: Callable[[Any], str] | None = None
     format_result: Callable[[Result], str] | None = None
     unavailable_hint: str = _NOT_MEASURED
@@ -88,6 +101,16 @@ class Metric(msgspec.Struct, frozen=True):
         is_itself = getattr(found, "baseline", None) == result.configuration
         return found is not None and not is_itself and found.is_inconclusive and self.value(result) is not None
 
+    def _has_no_result(self, result: Result) -> bool:
+        """Return True if the value is one of a step without a result, or a ratio that says nothing."""
+        if self.of_step:
+            return result.busy or result.has_wide_step
+        found: Any = getattr(result, self.comparison) if self.comparison else None
+        if not self.is_inconclusive(result):
+            return False
+        reason = units.describe_too_wide(found.ci95) or found.inconclusive_reason or SINGLE_PROCESS
+        return bool(reason != SINGLE_PROCESS)
+
     @property
     def field_names(self) -> list[str]:
         """Names of the value, the bounds of its interval, and whether it is inconclusive."""
@@ -99,10 +122,13 @@ class Metric(msgspec.Struct, frozen=True):
         return [self.name + suffix for suffix in suffixes]
 
     def fields(self, result: Result) -> dict[str, float | str | bool | None]:
-        """Return the values of `field_names`."""
-        interval = [*(self.interval(result) or (None, None))] if self.has_interval else []
+        """Return the values of `field_names`; numbers that say nothing are None."""
+        value, interval = self.value(result), self.interval(result)
         inconclusive = [self.is_inconclusive(result)] if self.comparison else []
-        return dict(zip(self.field_names, [self.value(result), *interval, *inconclusive], strict=True))
+        if self._has_no_result(result):
+            value = interval = None
+        bounds = [*(interval or (None, None))] if self.has_interval else []
+        return dict(zip(self.field_names, [value, *bounds, *inconclusive], strict=True))
 
     def text(self, result: Result, *, with_margin: bool = True) -> str:
         """Format the table's text for a result, marked if it compares memory groups; "" without a value.
@@ -115,8 +141,11 @@ class Metric(msgspec.Struct, frozen=True):
     def _unmarked_text(self, result: Result, with_margin: bool) -> str:
         value: Any = self.value(result)
         format_value = self.format_value or _FORMATS.get(self.unit, units.format_number)
+        if self._has_no_result(result):
+            mark = BUSY if result.busy else NO_RESULT
+            return mark if self.comparison or self.name == "step_time" else ""
         if self.is_inconclusive(result):
-            return f"{format_value(value)} (inconclusive)"
+            return mark_inconclusive(format_value(value), SINGLE_PROCESS)
         if self.format_result is not None:
             return self.format_result(result)
         if value is None:
@@ -177,11 +206,11 @@ def _format_time_to(target: TimeToAccuracy | TimeToLoss | None) -> str:
 
 
 def _of_all_steps(function: Callable[[list[float]], float]) -> Callable[[Result], float | None]:
-    """Return a metric of all step times; None if each value is the mean of a block."""
+    """Return a metric of all step times; None if each value is the mean of a block, or if no block was quiet."""
 
     def value(result: Result) -> float | None:
         times = result.step_times
-        if times is None or times.resolution == "block":
+        if times is None or times.resolution == "block" or result.busy:
             return None
         return function([seconds for process in times.values for rounds in process for seconds in rounds])
 
@@ -219,7 +248,7 @@ def _format_break_even(result: Result) -> str:
     if found is None:
         return ""
     text = "never" if found.steps is None else units.format_count(found.steps)
-    return units.mark_inconclusive(text, result.vs_baseline.inconclusive_reason if result.vs_baseline else None)
+    return mark_inconclusive(text, result.vs_baseline.inconclusive_reason if result.vs_baseline else None)
 
 
 def _context_switches(result: Result) -> float | None:
@@ -245,8 +274,18 @@ _NEEDS_PRICE = "needs `--price`, for example `--price cpu=0.24`"
 _METRICS = (
     *_group(
         "speed",
-        Metric("step_time", "s", "step_time.mean", "mean of all steps", title="step", ci95="step_time.ci95"),
-        Metric("throughput", "images/s", "items_per_second", better="higher", title="images/s", groups=("pipeline",)),
+        Metric(
+            "step_time", "s", "step_time.mean", "mean of all steps", title="step", ci95="step_time.ci95", of_step=True
+        ),
+        Metric(
+            "throughput",
+            "images/s",
+            "items_per_second",
+            better="higher",
+            title="images/s",
+            groups=("pipeline",),
+            of_step=True,
+        ),
         Metric(
             "tokens_per_second",
             "tokens/s",
@@ -254,6 +293,7 @@ _METRICS = (
             "of networks whose input is tokens",
             better="higher",
             title="tokens/s",
+            of_step=True,
             unavailable_hint="needs a network whose input is tokens, such as `--model char-gpt`",
         ),
         Metric(
@@ -262,6 +302,7 @@ _METRICS = (
             lambda result: 1 / result.step_seconds if result.is_measured else None,
             better="higher",
             title="steps/s",
+            of_step=True,
         ),
         Metric("epoch_time", "s", "epoch_seconds", "measured with `--epochs`; otherwise mean step x steps per epoch"),
     ),

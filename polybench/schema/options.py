@@ -224,7 +224,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     target_loss: Positive | None = None
     """Train until the test loss is at most this value, for at most `epochs`."""
     budget: Duration = 60.0
-    wait_idle: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    wait_idle: Annotated[float, Meta(ge=0, le=1e9)] = 20.0
     """Maximum total wait for an idle machine: before the rounds of a process, and after interference."""
     timeout: Duration = 600.0
     parity: bool = True

@@ -5,7 +5,7 @@ All times are in seconds. Null means "not measured" or "no source", never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -41,6 +41,17 @@ Status = Literal["ok", "unavailable", "failed", "interrupted"]
 
 SINGLE_PROCESS = "only one process, and another one may differ; use --processes 5"
 """Reason of a comparison within one process, because another process may differ."""
+
+NO_RESULT = "(no result)"
+"""Text in place of a number that says nothing."""
+
+BUSY = "(busy)"
+"""Text in place of a step time all of whose timing blocks other programs disturbed."""
+
+BUSY_HINT = "stop other programs, or let polybench wait: polybench compare --wait-idle 60s"
+
+INTERFERENCE = "interference"
+"""Beginning of the reason of a comparison whose timing blocks other programs disturbed."""
 
 SIGNIFICANCE_LEVEL = 0.05
 """Largest probability of a false sentence in a table."""
@@ -148,6 +159,19 @@ class Comparison(msgspec.Struct, frozen=True):
             return self.p_value < SIGNIFICANCE_LEVEL
         low, high = self.ci95
         return not low <= 1 <= high
+
+
+def busy_reason(programs: Sequence[str]) -> str:
+    """Return why a configuration without a quiet timing block has no step time."""
+    names = f" ({', '.join(programs)})" if programs else ""
+    return f"other programs{names} used the cores in every timing block"
+
+
+def mark_inconclusive(text: str, reason: str | None) -> str:
+    """Return the text of a ratio, without its interval if it is of one process, and a mark if it says nothing."""
+    if not reason or not text or text == NO_RESULT:
+        return text
+    return f"{text.partition(' ')[0]} (one run)" if reason == SINGLE_PROCESS else NO_RESULT
 
 
 class BaselineComparison(Comparison, frozen=True):
@@ -290,7 +314,10 @@ class Communication(msgspec.Struct, frozen=True):
 
 
 class ConfigurationStatus(msgspec.Struct, kw_only=True):
-    """A configuration and its status. `reason` and `hint` are null if they do not apply."""
+    """A configuration and its status. `reason` and `hint` are null if they do not apply.
+
+    If `busy`, other programs disturbed all of its timing blocks, so it has no step time.
+    """
 
     configuration: ConfigurationName
     engine: ConfigurationName
@@ -301,6 +328,7 @@ class ConfigurationStatus(msgspec.Struct, kw_only=True):
     status: Status
     reason: str | None = None
     hint: str | None = None
+    busy: bool = False
 
 
 class Result(ConfigurationStatus, kw_only=True):
@@ -388,6 +416,12 @@ class Result(ConfigurationStatus, kw_only=True):
         if step is None or collection is None or min(collection, step.mean - step.median) <= tolerance * step.mean:
             return None
         return step.mean - collection
+
+    @property
+    def has_wide_step(self) -> bool:
+        """True if the interval of the mean step reaches from below half of it to above twice."""
+        step = self.step_time
+        return step is not None and step.ci95 is not None and 2 * step.ci95[0] < step.mean < step.ci95[1] / 2
 
     @property
     def is_measured(self) -> bool:

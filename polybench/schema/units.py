@@ -115,12 +115,12 @@ def format_margin(fraction: float) -> str:
 def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
     """0.277 and (0.274, 0.28) -> "0.277 (0.274 to 0.280)": all with the decimals that the interval supports.
 
-    A ratio whose interval is too wide is "8.00 (inconclusive)".
+    A ratio whose interval is too wide is "(no result)".
     """
     if interval is None:
         return format_number(value)
     if describe_too_wide(interval):
-        return f"{format_number(value)} (inconclusive)"
+        return "(no result)"
     decimals = _supported_decimals(value, interval)
     # A bound other than 1 must not be shown as 1, because it decides the verdict.
     while decimals < 4 and any(bound != 1 and round(bound, decimals) == 1 for bound in interval):
@@ -143,11 +143,6 @@ def describe_too_wide(interval: tuple[float, float] | None) -> str | None:
     if interval and interval[0] <= 1 <= interval[1] and interval[1] > _MAX_SPAN * interval[0]:
         return f"the interval is too wide: {format_number(interval[0])} to {format_number(interval[1])}"
     return None
-
-
-def mark_inconclusive(text: str, reason: str | None) -> str:
-    """Add a mark to the text of a ratio if there is a reason why it supports no conclusion."""
-    return f"{text.partition(' ')[0]} (inconclusive)" if reason and text else text
 
 
 def format_difference(value: float, interval: tuple[float, float]) -> str:

@@ -25,7 +25,7 @@ from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, split_names
 from polybench.schema.options import Study
 
-PARSED = {"margin": 0.05, "tolerance": 0.01, "budget": 60.0, "wait_idle": 0.0, "timeout": 600.0}
+PARSED = {"margin": 0.05, "tolerance": 0.01, "budget": 60.0, "wait_idle": 20.0, "timeout": 600.0}
 """Values of these defaults after typer's parsers."""
 
 

@@ -166,7 +166,7 @@ def test_speed_labels_it_inconclusive_and_break_even_leaves_it_out() -> None:
     labels = [one["text"] for one in draw("speed", disturbed()).layout["annotations"]]
     assert labels == ["inconclusive", "baseline"]
     assert "break_even" not in figures(disturbed())
-    assert METRICS["break_even_steps"].text(disturbed().result("tf/cpu")).endswith("(inconclusive)")
+    assert METRICS["break_even_steps"].text(disturbed().result("tf/cpu")) == "(no result)"
 
 
 @each_document
@@ -197,8 +197,8 @@ def test_records_carry_the_flag() -> None:
 
 def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     document, sweep = disturbed(), swept()
-    assert study_section.headline(document).startswith("No verdict: interference affected 1 of 1")
-    assert sweep_section.headline(sweep).startswith("Inconclusive: interference affected 1 of 1")
+    assert study_section.headline(document).startswith("NO RESULT: interference affected 1 of 1")
+    assert sweep_section.headline(sweep).startswith("No verdict: interference affected 1 of 1")
     assert "27" not in sweep_section.overhead_headline(refuted_fit())
     assert {row["label"] for row in study_section.results_table(document)["rows"]} == {""}
     found = explain(document, SavedDocuments([timed_layers()]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from polybench.render import WIDTH, render
@@ -11,10 +13,10 @@ from polybench.render.study import fit_columns, header_lines
 from polybench.render.study import table as study_table
 from polybench.render.table import Table, TableOptions
 from polybench.render.terminal import table_width
-from polybench.schema.metrics import DEFAULT_COLUMNS, Metric, select_metrics
+from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, select_metrics
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocations, Cost
-from polybench.schema.result import Comparison, Result, StepTimes
+from polybench.schema.result import SINGLE_PROCESS, BaselineComparison, Comparison, Result, StepTimes, busy_reason
 from polybench.schema.study import StudyDocument
 from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, typical_study, unmeasured
 
@@ -128,6 +130,52 @@ def test_the_speed_is_named_after_a_short_baseline() -> None:
 
     assert title("torch/cpu") == "speed vs. torch"
     assert title("torch+channels_last+compile/cpu") == "speed vs. baseline"
+
+
+def busy(configuration: str) -> Result:
+    nothing: dict[str, Any] = dict.fromkeys(("step_time", "items_per_second", "epoch_seconds", "vs_baseline"))
+    return measured(configuration, 0.7, busy=True, reason=busy_reason(["python3", "julia"]), **nothing)
+
+
+def test_a_row_without_a_quiet_timing_block_has_no_number() -> None:
+    text = render(study(busy("torch/cpu"), busy("tf/cpu"), unmeasured("flux/cpu", "unavailable", "no Julia")))
+    assert text.startswith(
+        """\
+lenet on synthetic images, batch 128, fp32, 2 threads; Some, 2 cores; 2025-01-01
+
+  NO RESULT: other programs (python3, julia) used the cores in every timing block. Stop other
+  programs, or let polybench wait: polybench compare --wait-idle 60s
+
+engine       step   start   memory  result
+---------  ------  ------  -------  ------
+torch/cpu  (busy)  2.15 s  412 MiB  same
+tf/cpu     (busy)  2.15 s  412 MiB  same
+flux/cpu   unavailable: no Julia
+"""
+    )
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "github", "html", "csv", "latex"])
+def test_a_disturbed_row_has_its_mark_in_every_format(format: str) -> None:
+    document = study(measured("torch/cpu", 0.0165), busy("tf/cpu"))
+    text = render(document, format, columns=list(METRICS.values()))
+    row = next(line for line in text.splitlines() if "tf/cpu" in line)
+    assert not re.search(r"\b(69|70|71)\d ms|\b0\.[67]|\b1\.4\d|\b18\d\b", row)
+    if format != "csv":
+        assert "(busy)" in text
+        assert "NO RESULT for tf: other programs (python3, julia) used" in " ".join(text.split())
+
+
+def test_an_interval_without_meaning_has_no_number() -> None:
+    wide = measured("tf/cpu", 0.01)
+    assert wide.step_time is not None
+    wide.step_time = msgspec.structs.replace(wide.step_time, ci95=(0.004, 0.021))
+    wide.vs_baseline = BaselineComparison("torch/cpu", 1.2, (0.4, 3.0), inconclusive_reason="too wide")
+    for metric, text in {"step_time": "(no result)", "throughput": "", "speedup": "(no result)"}.items():
+        assert METRICS[metric].text(wide) == text
+        assert METRICS[metric].fields(wide)[metric] is None
+    one_run = BaselineComparison("torch/cpu", 1.2, (0.9, 1.6), "single_process", inconclusive_reason=SINGLE_PROCESS)
+    assert METRICS["speedup"].text(measured("tf/cpu", 0.01, vs_baseline=one_run)) == "1.20 (one run)"
 
 
 def test_document_formats_have_no_width() -> None:

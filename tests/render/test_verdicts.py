@@ -123,7 +123,7 @@ def test_the_fastest_comes_first_and_what_has_no_verdict_before_it() -> None:
         measured("jax/cpu", 0.01, vs_baseline=unclear),
     ]
     assert summary_sentences(study(BASELINE, *rows)) == [
-        "No verdict for jax and torch: the interval is too wide: 0.3 to 5.",
+        "NO RESULT for jax and torch: the interval is too wide: 0.3 to 5.",
         "tf is 1.93 (1.90 to 1.97) times as fast as torch.",
         "torch is 2.00 (1.96 to 2.04) times as fast as flux.",
     ]

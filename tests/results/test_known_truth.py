@@ -20,7 +20,8 @@ from polybench.analysis.recommendations import find_recommendations
 from polybench.analysis.repetitions import Repetitions
 from polybench.html_report import study_section, sweep_section
 from polybench.render import render
-from polybench.render.footnotes import footnotes, summary_sentences
+from polybench.render.footnotes import footnotes
+from polybench.render.verdicts import summary_sentences
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
@@ -189,8 +190,8 @@ def test_every_point_that_cannot_be_told_from_the_best_of_a_sweep_is_named() -> 
     assert text.count("no significant difference") == 2
     single = [({"threads": 1}, machine.measure({"torch": Script()}, processes=1)) for _ in range(2)]
     inconclusive = build_sweep_document({"threads": [1]}, single, [], 8)
-    assert f"Inconclusive: {SINGLE_PROCESS}." in render(inconclusive, "table")
-    assert sweep_section.headline(inconclusive) == f"Inconclusive: {SINGLE_PROCESS}."
+    assert f"No verdict: {SINGLE_PROCESS}." in render(inconclusive, "table")
+    assert sweep_section.headline(inconclusive) == f"No verdict: {SINGLE_PROCESS}."
 
 
 def equal_configurations(machine: Machine, number: int) -> StudyDocument:

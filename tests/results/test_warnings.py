@@ -53,7 +53,7 @@ def test_affected_blocks_are_reported_when_none_was_re_measured() -> None:
     affected = BlockCounters(1.0, 2.0, 0.9, 0.0)
     document = study(measured("torch/cpu", 0.0165, interference=Interference(blocks_affected=1, blocks=[[affected]])))
     (text,) = final_warnings(document, Study(), cut_short=False)
-    assert text == "CPU contention: 1 of 1 timing blocks is affected; close busy programs or try --wait-idle 30s"
+    assert text == "CPU contention: 1 of 1 timing blocks is affected; close busy programs or try --wait-idle 60s"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_spinning_threads_beside_other_programs_are_reported(
     _, *warnings = final_warnings(document, Study(), cut_short=False)
     expected = (
         f"more runnable threads than cores: {configuration} beside make; OpenMP's threads spin while they wait for"
-        " each other, so that steps can take 30 times as long; try --wait-idle 30s or fewer --threads"
+        " each other, so that steps can take 30 times as long; try --wait-idle 60s or fewer --threads"
     )
     assert warnings == [expected] * spins
 
@@ -113,7 +113,7 @@ def test_contention_and_margins_of_a_sweep_are_one_warning_each() -> None:
     assert shared_warnings(studies, "point") == [
         "5 of 6 points: the disk is full",
         "CPU contention in 5 of 6 points: 5 of 11 timing blocks were re-measured; 5 are still affected;"
-        " busiest programs: program 1, program 0; close busy programs or try --wait-idle 30s",
+        " busiest programs: program 1, program 0; close busy programs or try --wait-idle 60s",
         "waited 12 s for an idle machine",
         "margin of error of speedups above ±5% in 5 of 6 points: the widest are"
         " tf/cpu over torch/cpu ±>100% at batch size 3, tf/cpu over torch/cpu ±25% at batch size 5,"

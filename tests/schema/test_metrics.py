@@ -63,7 +63,7 @@ def test_a_result_without_an_interval_has_none() -> None:
         vs_baseline=BaselineComparison("torch/cpu", 1.65, None, "single_process"),
     )
     assert METRICS["step_time"].text(result) == "10.0 ms"
-    assert METRICS["speedup"].text(result) == "1.65 (inconclusive)"
+    assert METRICS["speedup"].text(result) == "1.65 (one run)"
 
 
 def test_every_source_is_a_field_of_a_result() -> None:

@@ -91,7 +91,7 @@ def test_numbers_have_the_digits_that_matter(format: Callable[[float], str], val
         (0.0123, (0.011, 0.014), "0.0123 (0.0110 to 0.0140)"),
         (1.006, (1.002, 1.011), "1.006 (1.002 to 1.011)"),
         (2.0, None, "2.00"),
-        (8.0, (0.09, 720.6), "8.00 (inconclusive)"),
+        (8.0, (0.09, 720.6), "(no result)"),
         (8.0, (1.1, 720.6), "8.00 (1.10 to 720.60)"),  # certainly above 1
     ],
 )
