@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable
 from copy import copy
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -53,6 +54,14 @@ def parse_duration(text: str) -> float:
 def parse_idle_wait(text: str) -> float:
     """Parse a duration; 0 is allowed."""
     return 0.0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text) else parse_duration(text)
+
+
+FORMAT_BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".html": "html"}
+
+
+def format_of(output: Path | None) -> str:
+    """Return the format that a file's ending chooses."""
+    return FORMAT_BY_SUFFIX.get(output.suffix.lower(), "table") if output is not None else "table"
 
 
 def parse_integers(text: str, option: str) -> list[int]:
@@ -423,7 +432,12 @@ OUTPUT = _panel(
     ),
     _option("published", "Print the published numbers that a study file refers to below the table.", "--published"),
     _option("format", f"Format: {', '.join(FORMATS)}.", autocompletion=one_of(FORMATS.names)),
-    _option("output", "File to write instead of standard output.", "--output", "-o"),
+    _option(
+        "output",
+        f"File to write instead of standard output; {', '.join(FORMAT_BY_SUFFIX)} choose the format.",
+        "--output",
+        "-o",
+    ),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data folder"),
     _option("save", "Save the study.", "--save/--no-save"),
     _option("title", "Title of the study, for lists, tables and reports.", read=parse_title),
@@ -598,6 +612,8 @@ def with_options(*names: str) -> Callable[[Command], Command]:
 
         @functools.wraps(function)
         def command(**values: Any) -> None:
+            if values.get("format") == "table":
+                values["format"] = format_of(values.get("output"))
             parsed = [(row, values.pop(row.field)) for row in rows]
             given = {row.field: row.read(value) for row, value in parsed if value not in (None, [])}
             values |= {name: given.pop(name) for name in declared if name in given}

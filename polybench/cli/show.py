@@ -36,6 +36,9 @@ def show(
     options: OutputOptions,
     prices: Mapping[str, float] | None = None,
     notes: Annotated[bool, typer.Option("--notes", help="Print all notes of a study.")] = False,
+    methods: Annotated[
+        bool, typer.Option("--methods", help="Print how a study was measured, as a paragraph for a paper.")
+    ] = False,
     title: Annotated[str | None, typer.Option("--title", help="With `last`: newest title like nightly*.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="TAG", help="With `last`: newest tag like ci; repeatable.")
@@ -46,7 +49,9 @@ def show(
     Example: polybench show last --format markdown
     """
     from polybench.analysis.prices import with_prices
+    from polybench.render.methods import methods_text
     from polybench.render.study import fastest_rows
+    from polybench.render.table import wrap
     from polybench.storage.store import Store, load_document, results_folder
 
     store = Store(results_folder(options.results))
@@ -54,7 +59,7 @@ def show(
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
     (document,) = with_prices([load_document(study, store)], prices, store)
     if not isinstance(document, StudyDocument):
-        reject_options({"--notes": notes}, f"{study} is not a study, and all of its notes are printed")
+        reject_options({"--notes": notes, "--methods": methods}, f"{study} is not a study")
         _show_other_document(document, study, options)
         return
     metrics = parse_columns(options.columns)
@@ -62,6 +67,9 @@ def show(
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     line = width(options.output)
+    if methods:
+        write(f"{wrap(methods_text(document), line)}\n", options.output)
+        return
     text = render(
         document,
         options.format,

@@ -11,6 +11,7 @@ from polybench.html_report.page import View, environment_rows, figure_views, for
 from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
 from polybench.render.footnotes import failed_parity, footnotes
+from polybench.render.methods import methods_text
 from polybench.render.study import fastest_rows, header_lines, status_text
 from polybench.render.table import name_text
 from polybench.render.verdicts import summary_sentences
@@ -55,7 +56,7 @@ def build_view(section: StudySection, number: int) -> View:
         "summary": [sentence for sentence in summary_sentences(study) if sentence != first],
         "table": table,
         "all_figures": figures,
-        "notes": footnotes(study, [column["name"] for column in table["columns"]]),
+        "notes": [methods_text(study), *footnotes(study, [column["name"] for column in table["columns"]])],
         "parity_views": parity_views(study),
         "parity_kinds": ("logits",) if settings.pass_ == "forward" else ("loss", "gradient", "weight"),
         "comparisons": [_comparison(comparison) for comparison in explanation.comparisons] if explanation else [],

@@ -84,7 +84,8 @@ def render(document: Any, format: str = "table", *, kind: str = "", width: int =
     if spec.source != "document":
         module = import_module(f"{__name__}.{kind or kind_of(document.schema)}")
         table_options = TableOptions(**options, width=width if spec.has_width else None)
-        source = getattr(module, spec.source)(document, table_options)
+        build = getattr(module, f"{format}_table", None) or getattr(module, spec.source)
+        source = build(document, table_options)
     function = resolve_name(spec.function if ":" in spec.function else f"{__name__}.{spec.function}")
     text: str = function(source, *([width] if spec.has_width else []))
     return text

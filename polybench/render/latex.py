@@ -14,7 +14,7 @@ _INVALID_IN_LABELS = re.compile(r"[^A-Za-z0-9-]+")
 
 
 def render(table: Table) -> str:
-    """Render a `table` environment in UTF-8 with the caption above and notes below.
+    """Render a `table` environment in UTF-8 with the caption above and notes below; further notes are comments.
 
     The label is `tab:` plus the document's ID.
     """
@@ -27,6 +27,7 @@ def render(table: Table) -> str:
         *_tables(table),
         r"\par\smallskip\footnotesize\raggedright",
         *(rf"{_escape(note)}\par" for note in _notes(table)),
+        *(f"% {_escape(note)}" for note in table.further_notes),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"

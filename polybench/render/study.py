@@ -12,11 +12,11 @@ from polybench.render import published_results
 from polybench.render.footnotes import failed_parity, footnotes, key_notes
 from polybench.render.table import DEFAULTS, WIDTH, Column, Records, Table, TableOptions, name_text, with_reason
 from polybench.render.terminal import table_width
-from polybench.render.verdicts import namer, summary_sentences
+from polybench.render.verdicts import WITHOUT_RESULT, namer, summary_sentences
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, in_table_order, select_metrics
-from polybench.schema.result import Result, StepTimes, library_versions
+from polybench.schema.result import NO_RESULT, Result, StepTimes, library_versions
 from polybench.schema.study import StudyDocument
 
 _MAX_BASELINE_WIDTH = 16
@@ -54,6 +54,38 @@ def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
         published=published_results.table(study.published, published_results.from_study(study.results)),
         details={"Versions": _versions(study), "Study file for <code>polybench run STUDY.toml</code>": study.study},
     )
+
+
+def latex_table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
+    """Build the table for a paper: engine with version, step time, throughput and speed with their intervals.
+
+    Chosen columns replace these. The notes are the methods; all others become comments.
+    """
+    from polybench.render.methods import frameworks, methods_text  # it imports this module
+
+    whole = table(study, options)
+    if options.columns is None:
+        results = {result.configuration: result for result in study.results}
+        rows = [_paper_row(results[row[0]], frameworks(results[row[0]])) for row in whole.rows]
+        titles = [_title(study, METRICS[name]) for name in ("step_time", "throughput", "speedup")]
+        columns = [Column("engine"), *(Column(title, numeric=True) for title in titles)]
+        whole = msgspec.structs.replace(whole, columns=columns, rows=rows, tables=[])
+    without_result = [sentence for sentence in whole.summary if sentence.startswith(WITHOUT_RESULT)]
+    notes = [*without_result, methods_text(study), *(whole.notes if options.columns is not None else ())]
+    comments = [one for one in (*whole.summary, *whole.notes, *whole.further_notes) if one not in notes]
+    return msgspec.structs.replace(whole, summary=(), notes=notes, further_notes=comments)
+
+
+def _paper_row(result: Result, framework: str) -> list[str]:
+    texts = [_seconds_text(result), METRICS["throughput"].text(result), METRICS["speedup"].text(result)]
+    return [f"{result.configuration}: {framework}", *texts]
+
+
+def _seconds_text(result: Result) -> str:
+    """Format the step time with its interval, or the mark that replaces it."""
+    text = METRICS["step_time"].text(result, with_margin=False)
+    step = result.step_time
+    return text if step is None or text == NO_RESULT else units.format_seconds_with_ci(step.mean, step.ci95)
 
 
 def _versions(study: StudyDocument) -> list[str]:
@@ -180,13 +212,17 @@ def status_text(result: Result) -> str:
 def title_line(study: StudyDocument) -> str:
     """Describe workload, machine and date in a line: "lenet on cifar10, batch 128, fp32, 2 threads; AMD EPYC, ..."."""
     settings, host = study.settings, study.host
-    cpu = " ".join(_CPU_CLUTTER.sub(" ", host.cpu).split())
-    machine = ", ".join([cpu, units.plural(host.cores, "core"), *host.gpus])
+    machine = ", ".join([short_cpu(host), units.plural(host.cores, "core"), *host.gpus])
     unfinished = "; unfinished: killed or still running" if study.finished is False else ""
     return (
         f"{units.format_model(settings.model, settings.pass_)} on {_workload(settings)}{_input(settings)};"
         f" {machine}; {study.created[:10]}{unfinished}"
     )
+
+
+def short_cpu(host: Host) -> str:
+    """Return the processor without trademarks and its clock: "Intel Xeon"."""
+    return " ".join(_CPU_CLUTTER.sub(" ", host.cpu).split())
 
 
 def _workload(settings: Settings) -> str:
@@ -225,18 +261,19 @@ def _input(settings: Settings) -> str:
 
 def _extent(step_times: list[StepTimes]) -> str:
     """Count processes, rounds and steps that ran; a budget or an interruption may have ended them early."""
-    if not step_times:
-        return ""
+    return " x ".join(count_runs(step_times)) if step_times else ""
+
+
+def count_runs(step_times: list[StepTimes]) -> tuple[str, str, str]:
+    """Describe the numbers of processes, of rounds in a process, and of steps in a round."""
     processes = [process for times in step_times for process in times.values]
     steps = (
         len(values) * times.steps_per_value for times in step_times for process in times.values for values in process
     )
-    return " x ".join(
-        (
-            _format_range((len(times.values) for times in step_times), "process", "processes"),
-            _format_range((len(process) for process in processes), "round", "rounds"),
-            _format_range(steps, "step", "steps"),
-        )
+    return (
+        _format_range((len(times.values) for times in step_times), "process", "processes"),
+        _format_range((len(process) for process in processes), "round", "rounds"),
+        _format_range(steps, "step", "steps"),
     )
 
 

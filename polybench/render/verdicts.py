@@ -26,6 +26,9 @@ _MAX_SENTENCES = 6
 _MAX_NAMES = 3
 """Comparisons that a sentence names; more are counted."""
 
+WITHOUT_RESULT = ("NO RESULT", "No verdict")
+"""Beginnings of the sentences that explain why there is no result."""
+
 _REMEDY = f"{BUSY_HINT[:1].upper()}{BUSY_HINT[1:]}"
 
 Namer = Callable[[Result], str]

@@ -182,7 +182,7 @@ def test_document_formats_have_no_width() -> None:
     wide = measured("torch+channels_last+compile/cuda", 0.0165, **FULL)
     all_names = names(wide, width=None)
     assert len(all_names) > len(names(wide))
-    for name in ("markdown", "latex"):
+    for name in ("markdown", "html"):
         text = render(study(wide), name, width=40).replace("\\", "")
         assert all(column.title in text for column in select_metrics(all_names))
 

@@ -139,6 +139,19 @@ def test_latex_is_a_booktabs_table_with_the_id_as_label(columns: list[Metric]) -
     assert r"\label{tab:a-b-c}" in render(renamed, "latex", columns=columns)
 
 
+def test_latex_has_four_columns_and_the_methods_and_other_notes_are_comments() -> None:
+    torch = measured("torch/cpu", 0.0165, versions={"torch": "2.13.0"})
+    flux = measured("flux/cpu", 0.0201, versions={"julia": "1.10.8", "flux": "0.16.10"})
+    text = render(study(torch, flux, warnings=["100% busy"]), "latex")
+    header, *rows = [line.strip().removesuffix(r" \\") for line in text.splitlines() if " & " in line]
+    assert [cell.strip() for cell in header.split("&")] == ["engine", "step", "images/s", r"speed vs. torch"]
+    assert [cell.strip() for cell in rows[1].split("&")] == [
+        "flux/cpu: Flux 0.16.10 (Julia 1.10.8)", "20.1 ms (19.6 ms to 20.6 ms)", "6,368", "0.82 (0.82 to 0.82)"
+    ]  # fmt: skip
+    assert "We measured one training step of lenet" in text
+    assert r"% 100\% busy" in text.splitlines()
+
+
 def test_latex_escapes_special_characters(columns: list[Metric]) -> None:
     text = render(typical_study(), "latex", columns=columns)
     assert r"tf+keras\_fit/cpu & 112 ms ±2.5\%" in text

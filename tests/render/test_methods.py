@@ -1,0 +1,60 @@
+"""The paragraph for papers about how a study was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polybench.render.methods import methods_text
+from polybench.schema.parity import ParityCheck, PrecisionResult
+from tests.commands import printed
+from tests.factories import FLUX_DEVIATIONS, measured, study, unmeasured
+from tests.golden import FILE
+
+
+def test_methods_name_workload_frameworks_runs_check_and_statistics() -> None:
+    checked = PrecisionResult(1e-12, 1e-11, 1e-12, tolerance={"loss": 1e-9, "gradient": 1e-9})
+    flux = measured(
+        "flux/cpu",
+        0.02,
+        versions={"julia": "1.10.8", "flux": "0.16.10"},
+        parity=ParityCheck("pass", known_deviations=FLUX_DEVIATIONS, float64=checked),
+    )
+    tf = measured("tf/cpu", 0.01, versions={"tensorflow": "2.21.0", "keras": "3.15.1"})
+    torch = measured("torch/cpu", 0.0165, versions={"torch": "2.13.0", "environment": {}})
+    assert methods_text(study(flux, torch, tf, unmeasured("jax/cpu", "failed", "crashed"))) == (
+        "We measured one training step of lenet (62,006 parameters; batch 128; float32; 2 threads) in Flux 0.16.10"
+        " (Julia 1.10.8), PyTorch 2.13.0 and TensorFlow 2.21.0 with polybench 0.1.0 on 2 cores of Some."
+        " Each configuration ran in 3 processes of its own, one at a time, in 2 rounds of random order, interleaved"
+        " with those of the others, of 3 steps each."
+        " Before timing, losses, gradients and weights agreed with a float64 reference to 1e-9, except for documented"
+        " rules (max-pool gradient goes to the first value within 3.5e-4 of the maximum)."
+        " The speed-up is the ratio of mean step times, the geometric mean over processes; intervals are Student's t"
+        " over processes (n = 3, 95 %), and sentences are corrected by Holm's method. They do not contain differences"
+        " between repetitions of the study on other days."
+    )
+
+
+def test_methods_of_one_process_and_of_nothing() -> None:
+    text = methods_text(study(measured("torch/cpu", 0.01, processes=1, parity=ParityCheck("skipped"))))
+    assert "were not compared with a reference. With a single process" in text
+    assert methods_text(study(unmeasured("tf/cpu", "failed", "crashed"))) == "Nothing was measured."
+
+
+def test_show_prints_the_methods_of_a_study() -> None:
+    assert printed("show", FILE, "--methods").startswith("We measured one training step of lenet (39,558 parameters;")
+
+
+def test_the_ending_of_the_output_chooses_the_format(tmp_path: Path) -> None:
+    for suffix, beginning in {
+        "tex": r"\begin{table}",
+        "csv": "study,",
+        "json": "{",
+        "md": "lenet",
+        "txt": "lenet",
+    }.items():
+        output = tmp_path / f"table.{suffix}"
+        printed("show", FILE, "-o", output)
+        assert output.read_text().startswith(beginning)
+    assert "|" in (tmp_path / "table.md").read_text()
+    printed("show", FILE, "--format", "csv", "-o", tmp_path / "table.md")
+    assert (tmp_path / "table.md").read_text().startswith("study,")
