@@ -8,7 +8,7 @@ from textwrap import fill
 
 from polybench.render import markdown, terminal
 from polybench.render.study import header_for
-from polybench.render.table import WIDTH, Table, number_columns, one_line, text_columns
+from polybench.render.table import WIDTH, Table, number_columns, one_line, text_columns, wrap
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.encoding import encode
@@ -27,7 +27,8 @@ def render(document: ExplanationDocument, format: str, width: int = WIDTH) -> st
     workload, _, machine = header_for(document.settings, document.host, [])
     line_break = "  \n" if format == "markdown" else "\n"
     escape = _escape(as_markdown=format == "markdown")
-    header = line_break.join(map(escape, [f"study {document.study}", workload, machine]))
+    lines = [f"study {document.study}", workload, machine]
+    header = line_break.join(escape(line) if format == "markdown" else wrap(line, width, indent="  ") for line in lines)
     return f"{header}\n\n{render_body(document, format, width)}"
 
 
@@ -52,7 +53,7 @@ def _comparison(comparison: ExplainedComparison, as_markdown: bool, width: int) 
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
     if breakdown is not None:
         built = breakdown_table(comparison, breakdown)
-        yield markdown.format_rows(built) if as_markdown else terminal.format_rows(built)
+        yield markdown.format_rows(built) if as_markdown else terminal.format_rows(terminal.fit(built, width))
 
 
 def _escape(*, as_markdown: bool) -> Callable[[str], str]:

@@ -36,8 +36,8 @@ _MIN_SECONDS = 1e-12
 
 _BELOW_NOISE = "below noise"
 
-_OPTIONAL = ("%", "GFLOP/s", "% of peak", "GC ms")
-"""Columns that a terminal omits if they do not fit, the last one first."""
+_OPTIONAL = {"slowdown ms": 1, "%": 2, "GFLOP/s": 2, "% of peak": 2, "GC ms": 2}
+"""Ranks of columns that a terminal omits if they do not fit."""
 
 _FIELDS = (
     "configuration", "layer", "operation", "seconds_per_step [s]", "low [s]", "high [s]", "share", "flops",
@@ -71,7 +71,7 @@ def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
         title=header_for(document.settings, document.host, step_times),
         columns=[
             *text_columns("layer", "operation"),
-            *(Column(title, numeric=True, optional=title in _OPTIONAL) for title, _ in columns),
+            *(Column(title, numeric=True, optional=_OPTIONAL.get(title, 0)) for title, _ in columns),
         ],
         rows=[[*key, *(texts.get(key, "") for _, texts in columns)] for key in keys] if timed else [],
         notes=list(_notes(document, timed, compared=bool(slowdowns))),

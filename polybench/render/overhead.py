@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.render.table import (
-    DEFAULTS,
-    INTERVALS,
-    Records,
-    Table,
-    TableOptions,
-    name_text,
-    number_columns,
-    text_columns,
-)
+from polybench.render.table import DEFAULTS, INTERVALS, Column, Records, Table, TableOptions, name_text, text_columns
 from polybench.schema import units
 from polybench.schema.measurements import ConfigurationOverhead, OverheadDocument, OverheadIntervals
 
@@ -28,7 +19,10 @@ def table(document: OverheadDocument, _: TableOptions = DEFAULTS) -> Table:
             *filter(None, [name_text(document.title, document.tags)]),
             f"{model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}",
         ],
-        columns=[*text_columns("engine"), *number_columns(*numbers)],
+        columns=[
+            *text_columns("engine"),
+            *(Column(title, numeric=True, optional=int(title in numbers[2:])) for title in numbers),
+        ],
         rows=[_row(configuration) for configuration in document.configurations],
         notes=[*_notes(document), *document.warnings],
     )

@@ -43,7 +43,7 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
         columns=[
             *text_columns(*_label_titles(sweep)),
             *number_columns("step time", f"{sweep.input_kind}s/s", "speedup"),
-            *(Column(title, numeric=True, optional=True) for title in efficiency),
+            *(Column(title, numeric=True, optional=1) for title in efficiency),
         ],
         rows=[_row(point, result, by_threads) for point, result in sort_points(sweep)],
         tables=[*([costs] if costs else []), *map(_grid_table, sweep.thread_pools)],
@@ -152,7 +152,10 @@ def _cost_table(sweep: SweepDocument) -> Table | None:
         title=[f"Time and cost per epoch{relative}"],
         columns=[
             *text_columns(*_label_titles(sweep)),
-            *number_columns("$/hour", "epoch time", "relative time", "cost", "relative cost"),
+            *(
+                Column(title, numeric=True, optional=int(title in ("$/hour", "relative time")))
+                for title in ("$/hour", "epoch time", "relative time", "cost", "relative cost")
+            ),
         ],
         rows=[[*_labels(point, result), *_costs(result)] for point, result in measured],
     )

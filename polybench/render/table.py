@@ -63,13 +63,13 @@ class Column(NamedTuple):
         title: heading.
         numeric: True to align the column's numbers on the right.
         width: characters per line of a long text; None for one line.
-        optional: True if a terminal may omit the column in a table that is too wide.
+        optional: 0, or the rank of a column that a terminal may omit in a table that is too wide, the highest first.
     """
 
     title: str
     numeric: bool = False
     width: int | None = None
-    optional: bool = False
+    optional: int = 0
 
 
 class Table(msgspec.Struct, kw_only=True, frozen=True):

@@ -33,23 +33,42 @@ def format_rows(table: Table) -> str:
     return "\n".join(line for block in _layout(table) for line in block)
 
 
-def _fit(table: Table, width: int) -> Table:
-    """Omit optional columns until the table fits, those with the last title first."""
-    titles = list(dict.fromkeys(column.title for column in table.columns if column.optional))
+def fit(table: Table, width: int) -> Table:
+    """Omit optional columns until the table fits, of a rank the last one first; then wrap the longest texts."""
+    ranks = {column.title: column.optional for column in table.columns if column.optional}
+    optional = sorted(ranks, key=lambda title: ranks[title])
     omitted: list[str] = []
     shown = table
-    while titles and table_width(shown) > width:
-        omitted.insert(0, titles.pop())
+    while optional and table_width(shown) > width:
+        omitted.insert(0, optional.pop())
         kept = [number for number, column in enumerate(table.columns) if column.title not in omitted]
         rows = [[row[number] for number in kept] for row in table.rows]
         note = f"omitted, because the line is too short: {', '.join(omitted)}; other formats have all columns"
         columns = [table.columns[number] for number in kept]
         shown = msgspec.structs.replace(table, columns=columns, rows=rows, notes=[*table.notes, note])
-    return shown
+    return _wrap_longest(shown, width)
+
+
+def _wrap_longest(table: Table, width: int) -> Table:
+    """Wrap the texts of the widest columns until the table fits: of those of words first, then of numbers."""
+    columns, narrow = [*table.columns], set()
+    while (excess := table_width(msgspec.structs.replace(table, columns=columns)) - width) > 0:
+        lengths = {
+            number: max(len(row[number]) for row in table.rows)
+            for number in range(len(columns))
+            if number not in narrow and table.rows
+        }
+        widest = max(lengths, key=lambda number: (not columns[number].numeric, lengths[number]), default=None)
+        if widest is None:
+            break
+        narrow.add(widest)
+        new = max(_MIN_TITLE_WIDTH, min(lengths[widest], columns[widest].width or WIDTH) - excess)
+        columns[widest] = columns[widest]._replace(width=new)
+    return msgspec.structs.replace(table, columns=columns)
 
 
 def _blocks(table: Table, width: int) -> Iterator[str]:
-    table = _fit(table, width)
+    table = fit(table, width)
     header, rows, *continued = _layout(table)
     blocks = [
         [wrap(line, width, indent="  ") for line in table.title],
@@ -86,10 +105,10 @@ def _layout(table: Table) -> list[list[str]]:
     columns = [*zip(*(row for rows in parts for row in rows), strict=True)]
     if not columns:
         return [[] for _ in range(1 + len(parts))]
-    titles = [_wrap_title(column, texts) for column, texts in zip(table.columns, columns, strict=True)]
     cells = [
         [_wrap_text(text, column.width) for text in row] for column, row in zip(table.columns, columns, strict=True)
     ]
+    titles = [_wrap_title(column, row) for column, row in zip(table.columns, cells, strict=True)]
     widths = [
         max(len(line) for text in (title, *row) for line in text) for title, row in zip(titles, cells, strict=True)
     ]
@@ -107,18 +126,20 @@ def _layout(table: Table) -> list[list[str]]:
     return [header, *([line for row in islice(laid_out, len(rows)) for line in row] for rows in parts)]
 
 
-def _wrap_title(column: Column, texts: Sequence[str]) -> list[str]:
+def _wrap_title(column: Column, cells: Sequence[Sequence[str]]) -> list[str]:
     """Wrap titles of numbers to the width of the numbers, and at least to that of most ("14,971", "412 MiB")."""
     title = one_line(column.title)
-    return _wrap_text(title, max(_MIN_TITLE_WIDTH, *map(len, texts)) if column.numeric else None)
+    if not column.numeric:
+        return [title]
+    width = max(_MIN_TITLE_WIDTH, *(len(line) for cell in cells for line in cell))
+    return textwrap.wrap(title, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _wrap_text(text: str, width: int | None) -> list[str]:
     lines = text.split("\n")
     if width is None:
         return lines
-    wrapped = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
-    return [line for one in wrapped for line in one or [""]]
+    return [part for line in lines for part in textwrap.wrap(line, width, break_on_hyphens=False) or [""]]
 
 
 def _statuses(table: Table, width: int) -> list[str]:

@@ -1,0 +1,75 @@
+"""No table is wider than its terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.analysis.explanation import explain
+from polybench.analysis.related_documents import load_saved_documents
+from polybench.render import explanation, render
+from polybench.schema.documents import kind_of
+from polybench.schema.parity import ParityCheck
+from polybench.schema.result import BaselineComparison
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
+from tests.factories import measured, study, unmeasured
+from tests.figures.test_all_figures import DOCUMENTS as OTHERS
+from tests.gallery import GALLERY
+
+STORE = Store(GALLERY / "measured")
+SAVED = [*STORE.studies(), *STORE.layers(), *STORE.sweeps()]
+WIDTHS = (60, 80, 200)
+each_width = pytest.mark.parametrize("width", WIDTHS)
+
+
+def too_long(text: str, width: int) -> list[str]:
+    """Return the lines that are too long, without commands, which stay on a line to be copied."""
+    return [line for line in text.splitlines() if len(line) > width and not line.startswith("    polybench")]
+
+
+@each_width
+@pytest.mark.parametrize("document", [pytest.param(one, id=one.id) for one in SAVED])
+def test_saved_documents_fit_their_terminal(document: object, width: int) -> None:
+    assert too_long(render(document, width=width), width) == []
+    assert render(document, width=40)
+
+
+@each_width
+@pytest.mark.parametrize("document", [pytest.param(one, id=one.id) for one in STORE.studies()])
+def test_explanations_fit_their_terminal(document: StudyDocument, width: int) -> None:
+    found = explain(document, load_saved_documents(document, STORE))
+    assert too_long(explanation.render(found, "table", width), width) == []
+    assert explanation.render(found, "table", 40)
+
+
+@each_width
+@pytest.mark.parametrize("kind", OTHERS)
+def test_every_kind_of_document_fits_its_terminal(kind: str, width: int) -> None:
+    assert too_long(render(OTHERS[kind], width=width), width) == []
+
+
+WIDE = BaselineComparison("torch/cpu", 1.0, (1e-300, 1e300))
+POINT = BaselineComparison("torch/cpu", 1.0, (1.0, 1.0))
+DIFFICULT = {
+    "one row": study(measured("torch/cpu", 0.0165)),
+    "nothing": study(unmeasured("torch/cpu", "failed", "crashed"), unmeasured("tf/cpu", "failed", "crashed")),
+    "no rows": study(),
+    "40 rows": study(*(measured(f"torch/cpu#{number}", 0.0165 + number / 1000) for number in range(2, 42))),
+    "long names": study(measured("torch/cpu", 0.0165), measured(f"{'x' * 60}/cpu", 0.01)),
+    "no width": study(measured("torch/cpu", 0.0165), measured("tf/cpu", 0.0165, vs_baseline=POINT)),
+    "infinite width": study(measured("torch/cpu", 0.0165), measured("tf/cpu", 0.0165, vs_baseline=WIDE)),
+    "failed check": study(measured("torch/cpu", 0.0165, parity=ParityCheck("fail", "x" * 90))),
+}
+
+
+@pytest.mark.parametrize("width", [40, *WIDTHS])
+@pytest.mark.parametrize("name", DIFFICULT)
+def test_difficult_studies_are_readable(name: str, width: int) -> None:
+    text = render(DIFFICULT[name], width=width)
+    for result in DIFFICULT[name].results:
+        assert result.configuration in text or result.configuration.replace("/cpu", "") in "".join(text.split())
+    assert len(text.splitlines()) < 70
+
+
+def test_the_tests_have_every_kind_of_saved_document() -> None:
+    assert {kind_of(one.schema) for one in SAVED} == {"study", "layers", "sweep"}
