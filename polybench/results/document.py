@@ -46,9 +46,6 @@ from polybench.stats import statistics
 
 DEFAULT_BASELINE = "torch/cpu"
 
-_NOTABLE_TREND = 0.01
-"""Relative increase of step times over the rounds from which polybench prints a warning."""
-
 
 class DocumentHeader(msgspec.Struct, frozen=True):
     """Holds the fields of a document that are known before the first measurement."""
@@ -268,7 +265,7 @@ def _summarize_times(run: ConfigurationRun, values: list[list[list[float]]]) -> 
     return _Times(
         statistics.summarize_step_times(values, run.resolution, unaffected),
         StepTimes(run.resolution, run.steps_per_value, values),
-        (slower,) if trend >= _NOTABLE_TREND else (),
+        (slower,) if trend >= statistics.NOTABLE_TREND else (),
     )
 
 

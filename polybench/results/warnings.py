@@ -8,7 +8,7 @@ from polybench.planning.suggested_commands import measured_study
 from polybench.schema import units
 from polybench.schema.options import Study, missing_prices
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import margin_of_error
+from polybench.stats.statistics import NOTABLE_TREND, margin_of_error, upward_trend_of_processes
 
 _CONTENTION, _MARGIN, _WAITED = "CPU contention", "margin of error of speedups above", "waited"
 """Beginnings of the warnings that `shared_warnings` sums up over studies."""
@@ -34,7 +34,18 @@ def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> It
         yield f"the budget of {study.budget:g} s ended before all rounds were measured; try a larger --budget{fix}"
     yield from missing_prices(study.prices, [one.device for one in document.results], document.settings.threads)
     yield from _swapping(document)
+    yield from _slower_processes(document)
     yield from _summed_up([("", document)], study, "")
+
+
+def _slower_processes(document: StudyDocument) -> Iterator[str]:
+    """Yield how much slower later process runs are, if all results together show that the machine became slower."""
+    trend = upward_trend_of_processes([result.nested_step_times for result in document.results]) or 0.0
+    if trend >= NOTABLE_TREND:
+        yield (
+            f"steps became {trend:.1%} slower from the first process run to the last; possible causes are thermal"
+            " throttling and another program"
+        )
 
 
 def shared_warnings(studies: NamedStudies, noun: str) -> list[str]:

@@ -23,9 +23,11 @@ NestedStepTimes = Sequence[Process]
 
 CONFIDENCE_LEVEL = 0.95
 TREND_ROUNDS = 5
-"""Minimum rounds for a trend test: 4 rounds increase by chance in 1 of 24 processes."""
+"""Minimum rounds, or process runs, for a trend test: 4 rounds increase by chance in 1 of 24 processes."""
 TREND_P = 0.01
 """Significance level. Every configuration is tested, so 5 % would warn in most larger studies."""
+NOTABLE_TREND = 0.01
+"""Relative increase of step times over rounds or process runs from which polybench prints a warning."""
 
 
 class Ratio(NamedTuple):
@@ -210,26 +212,41 @@ def margin_of_error(ratio: Ratio | Comparison) -> float:
 def upward_trend(step_times: NestedStepTimes) -> float | None:
     """Return the relative slow-down of steps from the first round to the last; None if it is not significant.
 
-    It uses the Theil-Sen slope and Kendall's tau of the logarithms of the rounds' medians, with each process
-    centred. Both depend on order or medians only, so a single affected round makes no trend.
+    Medians of rounds are compared within each process only, so a single affected round makes no trend.
     """
-    rounds: list[int] = []
-    levels: list[float] = []
-    for process in step_times:
-        logs = [math.log(median(one_round)) for one_round in process if one_round]
-        if len(logs) >= TREND_ROUNDS:
-            centre = median(logs)
-            rounds.extend(range(len(logs)))
-            levels.extend(log - centre for log in logs)
-    if len(set(levels)) < 2:
-        return None
+    rounds = [[median(one_round) for one_round in process if one_round] for process in step_times]
+    return _upward_trend([levels for levels in rounds if len(levels) >= TREND_ROUNDS])
 
-    from scipy.stats import kendalltau, theilslopes
 
-    slope = float(theilslopes(levels, rounds).slope)
-    if slope <= 0 or kendalltau(rounds, levels).pvalue >= TREND_P:
+def upward_trend_of_processes(results: Sequence[NestedStepTimes]) -> float | None:
+    """Return the relative slow-down from the first process runs of a study to the last; None if not significant.
+
+    Process runs are compared within each result only. Those with the same index ran side by side.
+    """
+    processes = map(process_means, results)
+    return _upward_trend([levels for levels in processes if len(levels) >= TREND_ROUNDS])
+
+
+def _upward_trend(series: Sequence[Sequence[float]]) -> float | None:
+    """Return the relative increase from the first value of a series to the last, by the median of pairwise slopes.
+
+    The sum of Kendall's statistics of all series must be significant. Both depend on order or medians only. Mann,
+    "Nonparametric tests against trend", Econometrica 13, 1945; with its variance for ties.
+    """
+    slopes: list[float] = []
+    variance = 0.0
+    for values in series:
+        logs, n = np.log(values), len(values)
+        first, second = np.triu_indices(n, 1)
+        slopes += ((logs[second] - logs[first]) / (second - first)).tolist()
+        ties = np.unique(logs, return_counts=True)[1]
+        variance += sum(sign * k * (k - 1) * (2 * k + 5) / 18 for sign, k in ((1, n), *((-1, int(k)) for k in ties)))
+    if not variance:
         return None
-    return math.expm1(slope * max(rounds))
+    slope, score = median(slopes), float(np.sign(slopes).sum())
+    if slope <= 0 or math.erfc((score - 1) / math.sqrt(2 * variance)) >= TREND_P:
+        return None
+    return math.expm1(slope * (max(map(len, series)) - 1))
 
 
 def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_b: float) -> int | None:

@@ -8,7 +8,7 @@ from polybench.results.warnings import final_warnings, shared_warnings
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters, Interference
-from polybench.schema.result import BaselineComparison
+from polybench.schema.result import BaselineComparison, StepTimes
 from tests.factories import measured, study
 
 
@@ -120,3 +120,15 @@ def test_contention_and_margins_of_a_sweep_are_one_warning_each() -> None:
         " tf/cpu over torch/cpu ±20% at batch size 4, tf/cpu over torch/cpu ±15% at batch size 2;"
         " try --processes 10 or an idle machine",
     ]
+
+
+@pytest.mark.parametrize(("slower", "warns"), [(1.0, False), (1.3, True)])
+def test_a_machine_that_throttles_between_processes_has_a_warning(slower: float, warns: bool) -> None:
+    noise = ((0.99, 1.01, 1.0, 0.98, 1.02), (1.01, 0.99, 1.02, 1.0, 0.98), (1.0, 1.02, 0.98, 0.99, 1.01))
+    results = []
+    for number, factors in enumerate(noise):
+        seconds = [[[0.02 * factor * (slower if index > 2 else 1.0)] * 3] for index, factor in enumerate(factors)]
+        results.append(measured(f"tf/cpu#{number}", 0.02, step_times=StepTimes("step", 1, seconds), vs_baseline=None))
+    texts = [one for one in final_warnings(study(*results), Study(), cut_short=False) if "first process run" in one]
+    assert bool(texts) == warns
+    assert all("slower from the first process run to the last" in one for one in texts)

@@ -27,6 +27,7 @@ from polybench.stats.statistics import (
     summarize_step_times,
     typical_step,
     upward_trend,
+    upward_trend_of_processes,
 )
 
 Nested = list[list[list[float]]]
@@ -313,6 +314,13 @@ class TestUpwardTrend:
     def test_a_trend_requires_five_rounds(self) -> None:
         assert upward_trend([[[float(n)] for n in range(1, 5)]] * 5) is None
         assert upward_trend([[[float(n)] for n in range(1, 6)]] * 5) is not None
+
+    def test_a_trend_over_processes_needs_several_results(self) -> None:
+        throttled = [[[1.0]], [[1.01]], [[0.99]], [[1.3]], [[1.32]]]
+        assert upward_trend_of_processes([throttled]) is None
+        assert upward_trend_of_processes([throttled] * 4) == pytest.approx(0.35, abs=0.1)
+        assert upward_trend_of_processes([throttled[::-1]] * 4) is None
+        assert upward_trend_of_processes([]) is None
 
 
 class TestBreakEven:
