@@ -39,7 +39,8 @@ class StudySpread(msgspec.Struct, frozen=True):
         """The standard deviation and its source."""
         number = units.plural(self.repetitions, "saved repetition")
         if self.repetitions < ENOUGH_REPETITIONS:
-            return f"{units.format_percent(self.std)} (assumed in part: {number}, of {ENOUGH_REPETITIONS} needed)"
+            assumed = "assumed in part" if self.repetitions else "assumed"
+            return f"{units.format_percent(self.std)} ({assumed}: {number}, of {ENOUGH_REPETITIONS} needed)"
         return f"{units.format_percent(self.std)} (estimated, {number})"
 
 
