@@ -63,7 +63,7 @@ def test_two_versions_of_an_engine_are_results_of_one_study(two_versions: tuple[
 
 
 def test_the_table_shows_the_versions_that_differ(two_versions: tuple[StudyDocument, Path]) -> None:
-    text = render(two_versions[0], "table")
+    text = render(two_versions[0], "table", notes=True)
     assert "\n  demo_engine: demo_engine 1.0\n" in text  # both have the same Python version, which is not shown
     assert "\n  demo_engine@new: demo_engine 2.0\n" in text
 
