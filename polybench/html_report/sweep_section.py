@@ -14,7 +14,7 @@ from polybench.schema.measurements import OverheadDocument, PointReference, Poin
 
 def build_sweep_view(sweep: SweepDocument, number: int) -> View:
     """Build the texts of the section with this number; its element IDs in the page start with `id`."""
-    table = sweep_table.table(sweep, TableOptions(published=True))
+    table = sweep_table.points_table(sweep, TableOptions(published=True))
     return _view(sweep, number, table) | {
         "title": sweep_title(sweep),
         "headline": headline(sweep),

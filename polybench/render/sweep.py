@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from polybench.render import published_results
+from polybench.render.study import short_cpu
 from polybench.render.table import (
     DEFAULTS,
     INTERVALS,
@@ -17,8 +20,8 @@ from polybench.render.table import (
     text_columns,
 )
 from polybench.schema import units
-from polybench.schema.measurements import Curve, PointReference, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
-from polybench.schema.result import BUSY, mark_inconclusive
+from polybench.schema.measurements import PointReference, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
+from polybench.schema.result import BUSY, NO_RESULT, mark_inconclusive
 
 _OVERSUBSCRIBED = "*"
 """Mark of rows with more threads than cores."""
@@ -30,6 +33,59 @@ _COSTS = (
 
 
 def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
+    """Build a row per engine and a column per value of the only axis; with several axes, a row per point."""
+    if len(sweep.axes) > 1:
+        return points_table(sweep, options)
+    by_configuration: dict[str, list[tuple[SweepPoint, PointResult]]] = {}
+    for point, result in sort_points(sweep):
+        by_configuration.setdefault(result.configuration, []).append((point, result))
+    whole = points_table(sweep, options)
+    ((axis, _),) = sweep.axes.items()
+    values = list(dict.fromkeys(point.parameters[axis] for point in sweep.points))
+    gains = {name: _gain(results) for name, results in by_configuration.items()}
+    rates = f"{sweep.input_kind}s/s"
+    intervals = f"; {INTERVALS}" if INTERVALS in whole.notes[0] else ""
+    order = sorted(by_configuration, key=lambda name: -max(map(_rate, by_configuration[name])))
+    return msgspec.structs.replace(
+        whole,
+        columns=[
+            *text_columns(f"{rates} by {axis.replace('_', ' ')}"),
+            *number_columns(*(units.format_axis_value(axis, value) for value in values), "best vs. first"),
+        ],
+        rows=[[name, *(_cell(by_configuration[name], axis, value) for value in values), gains[name]] for name in order],
+        notes=[
+            f"best vs. first: speed of the best value relative to the first{intervals}; ?: the interval contains 1",
+            *whole.notes[1:],
+        ],
+    )
+
+
+def _rate(point: tuple[SweepPoint, PointResult]) -> float:
+    return point[1].items_per_second or 0.0
+
+
+def _cell(results: list[tuple[SweepPoint, PointResult]], axis: str, value: int) -> str:
+    """Format a configuration's throughput at a value, or what is in its place."""
+    for point, result in results:
+        if point.parameters[axis] == value:
+            mark = f" {_OVERSUBSCRIBED}" if point.oversubscribed else ""
+            if result.items_per_second is not None:
+                return f"{units.format_count(round(result.items_per_second))}{mark}"
+            return BUSY if result.busy else result.status
+    return ""
+
+
+def _gain(results: list[tuple[SweepPoint, PointResult]]) -> str:
+    """Format the speed of a configuration's best value relative to its first, marked if that may be none."""
+    best = max(results, key=_rate)[1]
+    if best.speedup is None:
+        return ""
+    text = mark_inconclusive(units.format_with_ci(best.speedup, best.ci95), best.inconclusive_reason)
+    unclear = best.ci95 is not None and best.ci95[0] <= 1 <= best.ci95[1] and text != NO_RESULT
+    return f"{text} ?" if unclear else text
+
+
+def points_table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
     """Build the table in the order of the curves; configurations without a curve come last."""
     by_threads = "threads" in sweep.axes
     efficiency = ("efficiency",) if by_threads else ()
@@ -39,7 +95,7 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
     model = units.format_model(sweep.model, sweep.pass_)
     return Table(
         id=sweep.id or "",
-        title=[*title, model if by_threads or not sweep.points else f"{model} on {sweep.host.cpu}"],
+        title=[*title, _title(sweep, model)],
         columns=[
             *text_columns(*_label_titles(sweep)),
             *number_columns("step time", f"{sweep.input_kind}s/s", "speedup"),
@@ -51,6 +107,18 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
         summary=list(_summary(sweep)),
         published=published_results.table(sweep.published if options.published else [], measured),
     )
+
+
+def _title(sweep: SweepDocument, model: str) -> str:
+    """Describe workload, machine and date; what the points vary is in the table."""
+    workload = next((point.workload for point in sweep.points if point.workload), None)
+    machine = f"{short_cpu(sweep.host)}, {units.plural(sweep.host.cores, 'core')}; {sweep.created[:10]}"
+    if workload is None:
+        return f"{model}; {machine}"
+    data = f"synthetic {sweep.input_kind}s" if workload.dataset == "synthetic" else workload.dataset
+    fixed = {"batch_size": f"batch {workload.batch_size}", "threads": units.plural(workload.threads, "thread")}
+    texts = [text for axis, text in fixed.items() if axis not in sweep.axes]
+    return f"{', '.join([f'{model} on {data}', *texts, workload.precision])}; {machine}"
 
 
 def records(sweep: SweepDocument, _: TableOptions) -> Records:
@@ -119,21 +187,26 @@ def _summary(sweep: SweepDocument) -> Iterator[str]:
     if sweep.inconclusive_reason:
         yield f"No verdict: {sweep.inconclusive_reason}."
         return
-    yield from (_best_point(curve, sweep.input_kind) for curve in sweep.curves)
+    if fastest := _fastest(sweep):
+        yield fastest
     if cheapest := _cheapest_epoch(sweep):
         yield cheapest
 
 
-def _best_point(curve: Curve, input_kind: str) -> str:
-    """Describe the point with the highest throughput, and the point that reaches 90 % of it."""
-    rate = units.format_count(round(curve.best_items_per_second))
-    text = f"{curve.configuration}: highest throughput {rate} {input_kind}s/s, at {units.format_point(curve.best)}"
-    if curve.as_good:
-        text += f"; no significant difference at {' or '.join(map(units.format_point, curve.as_good))}"
-    (axis, best), *others = curve.best.items()
-    if curve.knee is not None and not others and curve.knee != best:
-        text += f"; at least 90% of it at {axis.replace('_', ' ')} {units.format_count(curve.knee)}"
-    return text
+def _fastest(sweep: SweepDocument) -> str | None:
+    """Name the best points of the two fastest configurations, and those that do not differ from the best."""
+    curves = sorted(sweep.curves, key=lambda curve: -curve.best_items_per_second)
+    if not curves:
+        return None
+    rates = [
+        f"{curve.configuration} with {units.format_point(curve.best)},"
+        f" {units.format_count(round(curve.best_items_per_second))}"
+        for curve in curves[:2]
+    ]
+    text = f"Fastest: {rates[0]} {sweep.input_kind}s/s"
+    if others := sweep.fastest[1:]:
+        return f"{text}; no significant difference to {', '.join(map(_describe, others))}."
+    return f"{text}; next: {rates[1]}." if rates[1:] else f"{text}."
 
 
 def _cost_table(sweep: SweepDocument) -> Table | None:
@@ -185,7 +258,7 @@ def _cheapest_epoch(sweep: SweepDocument) -> str | None:
     cheapest, *others = sweep.cheapest
     point = next(one for one in sweep.points if one.parameters == cheapest.parameters)
     dollars = next(one for one in point.configurations if one.configuration == cheapest.configuration).dollars_per_epoch
-    text = f"cheapest epoch: {_describe(cheapest)}: ${units.format_number(dollars or 0.0)}"
+    text = f"Cheapest epoch: {_describe(cheapest)}: ${units.format_number(dollars or 0.0)}"
     return f"{text}; no significant difference to {', '.join(map(_describe, others))}" if others else text
 
 

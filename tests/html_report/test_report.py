@@ -200,7 +200,7 @@ def test_sweep_has_curves_best_points_and_a_table() -> None:
     assert set(figure_json(page)["figures"]) == {"s1-scaling"}
     for part in (
         "torch/cpu has the highest throughput: 190 images/s (threads 4).",
-        "torch/cpu: highest throughput 190 images/s, at threads 4",
+        "Fastest: torch/cpu with threads 4, 190 images/s.",
         "1.80 (1.70 to 1.90)", "torch/cpu *", "more threads than usable cores", "sweep-20250101-000000-abcd",
     ):  # fmt: skip
         assert part in page

@@ -1,0 +1,54 @@
+"""The grid of a sweep: engines by values, and one sentence about the best points."""
+
+from __future__ import annotations
+
+import msgspec
+
+from polybench.render import render
+from polybench.storage.store import Store
+from tests.gallery import GALLERY
+
+(SWEEP,) = Store(GALLERY / "measured").sweeps()
+
+
+def test_a_sweep_along_one_axis_is_a_grid() -> None:
+    text = render(SWEEP, width=80)
+    assert text.splitlines()[2:5] == [
+        "imdb-bilstm on synthetic sequences, batch 32, fp32; AMD EPYC, 2 cores;",
+        "  2026-11-23",
+        "",
+    ]
+    assert (
+        """
+sequences/s by threads    1      2         best vs. first
+----------------------  ---  -----  ---------------------
+torch/cpu               724  1,208    1.67 (1.28 to 2.17)
+tf+unrolled/cpu         611    851  1.39 (0.92 to 2.10) ?
+tf/cpu                  521    683  1.31 (0.88 to 1.94) ?
+flux/cpu                225    231  1.03 (0.75 to 1.42) ?
+"""
+        in text
+    )
+    sentence = "Fastest: torch/cpu with threads 2, 1,208 sequences/s; next: tf+unrolled/cpu with threads 2, 851."
+    assert sentence in " ".join(text.split())
+
+
+def test_points_without_a_number_say_why() -> None:
+    points = [
+        msgspec.structs.replace(
+            point,
+            configurations=[
+                msgspec.structs.replace(one, items_per_second=None, step_seconds=None, speedup=None, busy=True)
+                if one.configuration == "flux/cpu" and point.parameters["threads"] == 2
+                else one
+                for one in point.configurations
+            ],
+        )
+        for point in SWEEP.points
+    ]
+    (row,) = [
+        line.split()
+        for line in render(msgspec.structs.replace(SWEEP, points=points)).splitlines()
+        if line.startswith("flux/cpu ")
+    ]
+    assert row == ["flux/cpu", "225", "(busy)", "1.00"]
