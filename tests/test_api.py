@@ -64,9 +64,8 @@ def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
     rows = result.rows()
     assert [(row["batch_size"], row["configuration"]) for row in rows][2:] == [(16, "fake/cpu"), (16, "fake+slow/cpu")]
     assert rows[2]["speedup"] == pytest.approx(2, rel=0.2)
-    assert "highest throughput" in str(result)
-    assert "at batch size 16" in str(result)
-    assert "| 16" in result._repr_markdown_()
+    assert "Fastest: fake/cpu with batch size 16, " in str(result)
+    assert "| images/s by batch size " in result._repr_markdown_()
     assert len(result.to_pandas()) == 4
     assert [trace.name for trace in result.plot().data] == ["fake/cpu", "fake+slow/cpu"]
 
