@@ -126,8 +126,12 @@ def _shortened(sentences: Sequence[str]) -> list[str]:
 
 
 def _single_sentence(result: Result, name: str) -> str:
-    assert result.step_time is not None
-    return f"A step of {name} takes {units.format_seconds_with_ci(result.step_time.mean, result.step_time.ci95)}."
+    step = result.step_time
+    assert step is not None
+    if result.has_wide_step and step.ci95:
+        low, high = map(units.format_seconds, step.ci95)
+        return f"NO RESULT: the mean step of {name} is between {low} and {high}. More --processes tell more."
+    return f"A step of {name} takes {units.format_seconds_with_ci(step.mean, step.ci95)}."
 
 
 def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:

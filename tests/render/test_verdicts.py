@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from polybench.render.verdicts import summary_sentences
@@ -46,6 +47,13 @@ def test_unranked_configuration_or_missing_baseline_gives_no_sentence() -> None:
     assert summary_sentences(study(BASELINE, failed)) == ["A step of torch takes 16.5 ms (16.1 ms to 16.9 ms)."]
     assert len(summary_sentences(study(compared(2, (1.9, 2.1))))) == 1
     assert summary_sentences(study(failed)) == []
+
+
+def test_a_step_without_a_result_has_no_number() -> None:
+    step = msgspec.structs.replace(BASELINE.step_time, ci95=(0.004, 0.068))
+    assert summary_sentences(study(msgspec.structs.replace(BASELINE, step_time=step))) == [
+        "NO RESULT: the mean step of torch is between 4.00 ms and 68.0 ms. More --processes tell more."
+    ]
 
 
 @pytest.mark.parametrize(
