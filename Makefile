@@ -15,7 +15,7 @@ OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,pandas,test
 # A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
 
-.PHONY: $(RINGS) docs compare test test-all planted gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
+.PHONY: $(RINGS) docs compare test test-all planted proofs gpu gpu-wheels oldest coverage mutants lint readme notebooks gallery schema release-check clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
@@ -32,6 +32,9 @@ test-all: $(INSTALLED) # with Julia and the wide ring
 
 planted: $(INSTALLED) # plants every bug of tests/planted; prints those that no test notices
 	$(VENV)/bin/python -m tests.planted $(ARGS)
+
+proofs: $(INSTALLED) # simulates 2,000 studies a figure; fails if an interval or a verdict misses its limit; takes one to two hours
+	$(VENV)/bin/python -m benchmarks.proofs $(ARGS)
 
 gpu: # everything that needs a GPU, in build/gpu, within nine minutes; exit code 4 without a GPU
 	$(GPU_PYTHON) -m tests.gpu $(ARGS)

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import msgspec
@@ -83,6 +84,8 @@ class Script:
         pause_interval: steps between two pauses of the collector; 0 has none.
         pause_seconds: seconds of a pause.
         off_the_clock: whether the engine leaves pauses out of its step times, as `flux+gc_off` does.
+        slow_processes: share of its processes that are a fifth slower, if the machine slows none.
+        timing_resolution: "block" if steps can only be timed together.
         startup_seconds: import of the framework if no other worker starts meanwhile.
         first_step_seconds: compilation in the first step of a cold worker; others run cached code.
     """
@@ -92,6 +95,8 @@ class Script:
     pause_interval: int = 0
     pause_seconds: float = 0.0
     off_the_clock: bool = False
+    slow_processes: float = 0.0
+    timing_resolution: Literal["step", "block"] = "step"
     startup_seconds: float = 1.0
     first_step_seconds: float = 0.1
 
@@ -137,15 +142,19 @@ class Machine:
         self._burst = (math.inf, math.inf) if not self.bursts else self._draw_burst(0.0)
         self._burst_seconds = 0.0  # in all bursts before the current one
 
+    def slow_share(self, script: Script) -> float:
+        """Return the share of an engine's processes that are a fifth slower."""
+        return self.slow_processes or script.slow_processes
+
     def typical_seconds(self, script: Script, batch_size: int = 128) -> float:
         """Return the typical step in a quiet round: what `step_time.median` estimates."""
-        slow = math.exp(self.slow_processes * math.log(_SLOW_FACTOR))
+        slow = math.exp(self.slow_share(script) * math.log(_SLOW_FACTOR))
         return script.step_seconds(batch_size) * slow * _median_of_steps(self.tail)
 
     def mean_seconds(self, script: Script, batch_size: int = 128) -> float:
         """Return the mean of all steps in quiet rounds, with every pause: what `step_time.mean` estimates."""
         variance = self.process**2 + self.round**2 + self.study**2 + self.shared_study**2
-        slow = 1 + self.slow_processes * (_SLOW_FACTOR - 1)
+        slow = 1 + self.slow_share(script) * (_SLOW_FACTOR - 1)
         steps = (1 + _OUTLIER_SHARE * (_OUTLIER_FACTOR - 1)) / (1 - self.tail)
         pauses = script.pause_seconds / script.pause_interval if script.pause_interval else 0.0
         return script.step_seconds(batch_size) * math.exp(variance / 2) * slow * steps + (
@@ -257,13 +266,14 @@ class SimulatedEngine(FakeEngine):
     def __init__(self, machine: Machine, script: Script, study_level: float, cold: bool) -> None:
         super().__init__()
         self._machine, self._script, self._rng = machine, script, machine.rng
-        slow = math.log(_SLOW_FACTOR) * (self._rng.random() < machine.slow_processes)
+        slow = math.log(_SLOW_FACTOR) * (self._rng.random() < machine.slow_share(script))
         self._process_level = study_level + self._rng.normal(0, machine.process) + slow
         self._round_level = 0.0
         self._until_pause = self._rng.uniform(0, script.pause_interval) if script.pause_interval else math.inf
         self._factors: list[float] = []
         self._gc = GcStats(0.0, 0)
         self.is_compiled = not cold
+        self.timing_resolution = script.timing_resolution
         self.cpu_seconds = self.cpu_wait_seconds = 0.0
         self.batch_size = 128
 
@@ -348,7 +358,7 @@ class SimulatedWorker(handler.Worker):
         cached = {"cached_code": 1.0} if self._simulated.is_compiled else {}
         first, second, *_ = [*(self._simulated.run_steps(step, 1) for step in range(max(2, warmup_steps)))]
         startup = Startup(0.05, self._load_seconds, 0.0, 0.0, first, second, cached)
-        return Prepared(startup, "step", False, self._simulated.conventions(), [2.3])
+        return Prepared(startup, self._simulated.timing_resolution, False, self._simulated.conventions(), [2.3])
 
     def build_layer_ops(self, weights: str, folder: str) -> None:
         nothing = np.empty(0)
@@ -443,7 +453,7 @@ def _header(
     return msgspec.structs.replace(_this_header(), id=f"20250101-000000-{next(_IDS):04x}", **own)
 
 
-_IDS = iter(range(1 << 16))
+_IDS = itertools.cycle(range(1 << 16))
 
 
 @functools.cache
