@@ -139,6 +139,16 @@ def test_drift_is_unknown_without_another_engine_on_the_device(others: list[Resu
     assert text.startswith("no other engine on cpu is unchanged between the studies")
 
 
+@pytest.mark.parametrize(("name", "value"), [("cpu", "another"), ("cores", 64), ("gpus", ["NVIDIA H200"])])
+def test_other_hardware_is_another_machine_whatever_its_name(name: str, value: Any) -> None:
+    one, two = both(0.0100), both(0.0140)
+    two.host = msgspec.structs.replace(two.host, **{name: value})
+    for same_machine in (False, True):
+        found = diff(one, two, same_machine=same_machine)
+        assert {row.verdict for row in found.rows} == {"cannot tell"}
+        assert f"different machine: {name} is " in found.warnings[0]
+
+
 def test_variants_of_an_engine_do_not_show_the_drift_of_its_machine() -> None:
     rows = diff(
         *([study(*(measured(f"{name}/cpu", 0.01) for name in ("torch", "torch+compile", "tf", "jax")))] * 2)

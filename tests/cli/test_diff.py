@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def test_the_text_lists_changes_and_then_verdicts() -> None:
     lines = result.stdout.splitlines()
     assert lines[0].startswith("A: 20250101-000000-abcd on host")
     assert lines[3:6] == ["Changes:", "", "  torch/cpu: torch: 2.12.0 -> 2.13.0\\x1b[2J"]
-    torch, tf = lines[10:12]
+    torch, tf = lines[9:11]
     assert torch.split()[:3] == ["torch/cpu", "10.0", "ms"]
     assert torch.endswith("slower")
     assert tf.endswith("cannot tell")
@@ -60,6 +61,8 @@ def test_json_and_csv_have_ratio_interval_and_changes() -> None:
     lines = run("2025", "2026", "--format", "csv").stdout.splitlines()
     assert lines[0].startswith("configuration,verdict,reason,step_seconds_a,step_seconds_b,ratio,low,high,")
     assert lines[1].startswith("torch/cpu,slower,,0.0")
+    record = dict(zip(lines[0].split(","), next(csv.reader(lines[1:])), strict=True))
+    assert (record["spread"], record["repetitions"]) == (str(ASSUMED_STD), "0")
     assert "| torch/cpu " in run("2025", "2026", "--format", "markdown").stdout
 
 

@@ -58,6 +58,11 @@ def test_a_change_point_has_its_study_ratio_and_versions(folder: Path) -> None:
     assert tf["change_points"] == []
 
 
+def test_a_change_of_the_version_is_not_in_the_spread_between_studies(folder: Path) -> None:
+    (flux,) = series("--engine", "flux")
+    assert flux["spread"]["repetitions"] == len(flux["points"]) - 2
+
+
 def test_changed_versions_are_beside_the_step_times(folder: Path) -> None:
     text = printed("history", "--engine", "flux")
     assert text.startswith("flux/cpu: lenet, synthetic, batch 128, fp32, 2 threads, on host (Some CPU")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from polybench.cli.versions import verdict_code
@@ -93,3 +94,10 @@ def test_a_change_that_the_interval_leaves_open_is_no_success(
     document = study(measured("torch@base/cpu", 0.0165), measured("torch@head/cpu", 0.02, vs_baseline=compared))
     assert verdict_code(document, {"slower": 0.05}) == code
     assert capsys.readouterr().err == f"torch@head/cpu{verdict}\n"
+
+
+def test_a_change_that_chance_explains_meets_no_condition() -> None:
+    document = study(measured("torch@base/cpu", 0.0165), head := measured("torch@head/cpu", 0.020))
+    assert head.vs_baseline is not None
+    head.vs_baseline = msgspec.structs.replace(head.vs_baseline, p_value=0.5)
+    assert verdict_code(document, {"slower": 0.05}) == 4  # its interval excludes 1

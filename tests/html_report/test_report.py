@@ -246,6 +246,20 @@ def test_headline_describes_the_fastest_configuration() -> None:
     render_report([StudySection(study()), StudySection(single)])  # sections without data are valid
 
 
+def test_no_headline_is_about_a_variant_with_a_caveat() -> None:
+    document = full_study()
+    fastest = max(document.results, key=lambda one: one.vs_baseline.speedup if one.vs_baseline else 0.0)
+    assert fastest.vs_baseline is not None
+    teaching = msgspec.structs.replace(
+        fastest,
+        configuration="flux+gc_off/cpu",
+        caveat="step times leave out garbage collection",
+        vs_baseline=msgspec.structs.replace(fastest.vs_baseline, speedup=9.0),
+    )
+    document.results = [*document.results, teaching]
+    assert headline(document) == headline(full_study())
+
+
 def test_important_columns_are_visible_at_first() -> None:
     table = results_table(typical_study())
     shown = [column["name"] for column in table["columns"] if column["shown"]]

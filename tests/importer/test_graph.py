@@ -44,7 +44,9 @@ def test_the_longer_branch_of_a_sum_is_the_body() -> None:
     conv = Node(spec.Conv("conv", 3, 3, 1), (relu,), x.shape, _SOURCE)
     total = Node(None, (Node(spec.SiLU(), (x,), x.shape, _SOURCE), conv), x.shape, _SOURCE)
     pooled = Node(spec.GlobalAveragePool(), (total,), (3,), _SOURCE)
-    block, _ = build(pooled, start, "Net").model.layers
+    built = build(pooled, start, "Net")
+    block, _ = built.model.layers
+    assert [layer.type for layer in built.layers] == ["relu", "conv", "silu", "residual", "global_average_pool"]
     assert block == spec.Residual((spec.ReLU(), spec.Conv("conv", 3, 3, 1)), (spec.SiLU(),))
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybench.planning import schedule
+from polybench.planning.plan import estimated_bytes, resolve
 from polybench.planning.schedule import RoundBudget, TimingBlocks
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
@@ -52,6 +53,13 @@ def test_rounds_are_rounded_down_to_a_stopping_check() -> None:
     assert schedule.max_rounds(round_seconds=1.0, share=1000.0) == schedule.STOPPING_CHECKS[-1]
     assert schedule.max_rounds(round_seconds=1.0, share=3.5) == 3
     assert schedule.max_rounds(round_seconds=10.0, share=1.0) == 1
+
+
+@pytest.mark.parametrize(("model", "copies"), [("lenet", [1, 0]), ("char-gpt", [2, 2])])
+def test_workers_hold_the_indices_of_tokens_or_the_engines_copy_of_images(model: str, copies: list[int]) -> None:
+    plan = resolve(Study(engines=("tf", "torch"), devices=("cpu",), model=model, data="synthetic", threads=1))
+    sizes = [[estimated_bytes(plan, one, epoch) for one in plan.configurations] for epoch in (0, 1000)]
+    assert [after - before for before, after in zip(*sizes, strict=True)] == [1000 * number for number in copies]
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=12), st.integers(1, 150))

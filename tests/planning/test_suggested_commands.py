@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
+from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.planning.grid import points
 from polybench.planning.suggested_commands import (
@@ -163,3 +164,10 @@ def test_other_variants_match_the_device() -> None:
     assert not {"torch+compile", "torch+cudagraph"} & set(on_cpu)
     assert "torch+cudagraph" in other_variants(measured("torch/cuda", 0.01))
     assert other_variants(measured("fake/cpu", 0.01)) == other_variants(measured("other/cpu", 0.01)) == []
+
+
+def test_only_the_first_variant_with_other_thread_pools_is_suggested() -> None:
+    suggested = other_variants(measured("flux/cpu", 0.01))
+    assert [name for name in suggested if ENGINES["flux"].variants[name.partition("+")[2]].changes_thread_pools] == [
+        "flux+framework_threads"
+    ]

@@ -91,6 +91,18 @@ def test_the_interval_contains_the_change_of_the_version() -> None:
     assert covered / named >= 0.93
 
 
+def test_the_interval_of_a_change_has_the_errors_of_both_of_its_sides() -> None:
+    """Three pairs before the change and one after it tell as much as one before it and three after it."""
+    widths = []
+    for before, after in ((1, 3), (3, 1)):
+        pairs = {8: [0.1] * 4, 4: [0.1] * after, 3: [0.0] * before}
+        found = bisection.find_change(pairs, 8)
+        assert found is not None
+        assert found.version == 4
+        widths.append(found.ci95[1] / found.ci95[0])
+    assert widths[0] == pytest.approx(widths[1])
+
+
 def test_the_only_possible_change_needs_no_search() -> None:
     found, pairs = search(1, lambda _: 0.1)
     assert found is not None

@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import tomllib
 
+import msgspec
 import pytest
 
+from polybench.schema.measurements import AllocationsDocument, AllocationSite, ConfigurationAllocations
 from polybench.storage.anonymize import OMITTED, anonymize, anonymize_study
-from tests.factories import study, unmeasured
+from tests.factories import study, typical_study, unmeasured
 
 
 def test_logs_keep_their_names_without_their_folder() -> None:
     failed = unmeasured("tf/cpu", "failed", "killed", log_path="/home/user/logs/tf_cpu.0.log")
     assert anonymize(study(failed)).results[0].log_path == "tf_cpu.0.log"
+
+
+def test_allocation_sites_keep_their_names_without_their_folder() -> None:
+    saved = typical_study()
+    site = AllocationSite("NNlib: conv! (/home/user/src/conv.jl)", 1.0, 2.0)
+    document = AllocationsDocument(
+        created=saved.created,
+        polybench=saved.polybench,
+        argv=saved.argv,
+        study=saved.study,
+        settings=saved.settings,
+        host=saved.host,
+        configurations=[
+            ConfigurationAllocations(
+                configuration="flux/cpu", engine="flux", variant=None, device="cpu", status="ok", sites=[site]
+            )
+        ],
+    )
+    ((anonymous,),) = (one.sites for one in anonymize(document).configurations)
+    assert anonymous == msgspec.structs.replace(site, location="conv.jl)")
 
 
 @pytest.mark.parametrize(("data", "kept"), [("synthetic", True), ("cifar10", True), ("/home/user/images", False)])

@@ -50,6 +50,15 @@ def test_other_weights_of_a_square_dense_layer_have_the_usual_axes(
     assert layout_of(a, b, tmp_path, framework) == Layout(axes)
 
 
+def test_equal_values_tell_more_than_equal_names(tmp_path: Path) -> None:
+    one, two = np.random.default_rng(0).random((2, 3))
+    for name, weights in (("a", {"first": one, "second": two}), ("b", {"first": two, "second": one})):
+        with polybench.record(tmp_path / name, model=weights) as trace:
+            trace.step(loss=1.0, weights=weights)
+    with Trace(tmp_path / "a") as a, Trace(tmp_path / "b") as b:
+        assert [(pair.a, pair.b) for pair in pair_weights(a, b, {})] == [("first", "second"), ("second", "first")]
+
+
 def test_an_error_is_relative_to_a() -> None:
     assert relative_error(1.0, 4.0) == 3.0
     assert relative_error(4.0, 1.0) == 0.75
