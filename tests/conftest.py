@@ -13,7 +13,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Two test processes share the cores: a spinning OpenMP thread takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-import contextlib
 import inspect
 import re
 import signal
@@ -28,6 +27,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
+from polybench.machine import load
 from polybench.machine.interrupts import SIGNALS
 from polybench.machine.load import IdleWait
 from tests import engine_workers, julia_depot
@@ -170,8 +170,11 @@ def worker_pool(users_julia: None) -> ProcessPool:
 
 @pytest.fixture(scope="module", autouse=True)
 def pooled_workers(request: pytest.FixtureRequest, worker_pool: ProcessPool) -> Iterator[None]:
-    is_pooled = re.match(POOLED, request.node.nodeid)
-    with worker_pool.replacing("polybench.protocol.process") if is_pooled else contextlib.nullcontext():
+    if not re.match(POOLED, request.node.nodeid):
+        yield
+        return
+    with worker_pool.replacing("polybench.protocol.process"), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(load, "_WINDOW_SECONDS", 0.0)  # other tests use the cores: no study waits for them
         yield
 
 

@@ -85,7 +85,7 @@ def test_the_table_groups_rows_by_machine() -> None:
     assert "small: Some CPU @ 2.00GHz, 2 cores, 2 threads, cpu $1.00/hour; study s" in lines
     groups = [line.split()[0] for line in lines[6:12] if line[0] not in " -"]
     assert groups == ["small", "large"]
-    assert any("1 (baseline)" in line for line in lines)
+    assert lines[7].split() == ["small", "torch/cpu", "20.0", "ms", "6,400", "1", "$0.00217", "1.00"]
     assert "  small:flux/cpu: not ranked: failed the parity check" in lines
     assert "  large:tf/cuda: unavailable: no GPU" in lines
     assert "| small" in printed("merge", "s", "l", "--format", "markdown")
