@@ -13,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Two test processes share the cores: a spinning OpenMP thread takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import contextlib
 import inspect
 import re
 import signal
@@ -67,6 +68,9 @@ LONGEST = (
 
 POOLED = r"tests/(runner/(?!test_resume)|cli/|test_api|test_examples|test_plugins)"
 """Tests of whole studies whose workers are forked. A study is not resumed with the code of another kind of start."""
+
+MEASURING = r"tests/(runner|cli|cluster|machine/meters|test_(?!simulated))"
+"""Tests of real studies, which do not wait for an idle machine."""
 
 _RANK = {f"tests/{name}": rank for rank, name in enumerate(("julia", "engines", *LONGEST))}
 
@@ -170,11 +174,17 @@ def worker_pool(users_julia: None) -> ProcessPool:
 
 @pytest.fixture(scope="module", autouse=True)
 def pooled_workers(request: pytest.FixtureRequest, worker_pool: ProcessPool) -> Iterator[None]:
-    if not re.match(POOLED, request.node.nodeid):
+    is_pooled = re.match(POOLED, request.node.nodeid)
+    with worker_pool.replacing("polybench.protocol.process") if is_pooled else contextlib.nullcontext():
         yield
-        return
-    with worker_pool.replacing("polybench.protocol.process"), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(load, "_WINDOW_SECONDS", 0.0)  # other tests use the cores: no study waits for them
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no study wait for other tests, except on a virtual clock."""
+    with pytest.MonkeyPatch.context() as patched:
+        if re.match(MEASURING, request.node.nodeid):
+            patched.setattr(load, "_WINDOW_SECONDS", 0.0)
         yield
 
 

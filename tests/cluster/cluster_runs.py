@@ -21,6 +21,7 @@ FIELDS: dict[str, Any] = {
     "steps_per_round": 2,
     "margin": 0.9,
     "budget": 20.0,
+    "wait_idle": 0.0,
     "timeout": 60.0,
     "parity": False,
     "metrics": False,
