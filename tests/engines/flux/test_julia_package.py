@@ -113,7 +113,7 @@ def test_python_reads_studies_of_models_of_julia_users(
     assert result.epoch_seconds is None
     printed("report", study.id, "-o", tmp_path / "report.html")
     shown = printed("show", study.id)
-    assert shown.startswith("small (117 parameters) on own data, batch 4, fp32, 2 threads")
+    assert shown.startswith("small on own data, batch 4, fp32, 2 threads; ")
     (row,) = printed_json("diff", study.id, study.id)["rows"]
     assert (row["ratio"], row["verdict"]) == (1.0, "cannot tell")
     (other,) = printed_json("diff", study.id, read(julia_tests, "lenet").id)["rows"]
