@@ -20,6 +20,7 @@ from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.networks import MODELS, find_model
 from polybench.planning.study_file import REFERENCES, published_numbers, read
+from polybench.schema import units
 from polybench.schema.options import merge_prices
 from polybench.schema.study import from_json
 from tests import small_datasets
@@ -91,6 +92,7 @@ def test_sweep_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert heading == table["title"]
     rows, _, authors = rest.partition("published (not measured here)")
     assert rows.count("fake/cpu  ") == (2 if others else 1)  # a row per point, or a grid
+    assert others or all(units.format_axis_value(axis, value) in rows for value in ends[axis])
     for number in published_numbers(EXAMPLES / REFERENCES, table["published"]) if "published" in table else ():
         assert number.hardware in authors
 

@@ -24,7 +24,7 @@ from polybench.stats.between_studies import (
     estimate_spread_of_series,
     step_level,
 )
-from polybench.stats.change_points import segment
+from polybench.stats.change_points import Segment, segment
 from polybench.stats.statistics import student_quantile, summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.summaries import NO_FILTERS, Filters, summarize_configuration
@@ -175,27 +175,7 @@ def _series(
         msgspec.structs.replace(point, segment_level=level, changed=_changed(before, point))
         for before, point, level in zip([points[0], *points], points, levels, strict=False)
     ]
-    change_points = []
-    for one, two in itertools.pairwise(segments):
-        change = _change(measured[one.start : one.stop], measured[two.start : two.stop], spread)
-        if change is None:
-            continue
-        before, first = points[two.start - 1], points[two.start]
-        as_measured = _change(raw[one.start : one.stop], raw[two.start : two.stop], spread)
-        uncorrected = as_measured.ratio if as_measured and not _changed(before, first) else None
-        is_significant = change.p_value < SIGNIFICANCE_LEVEL
-        verdict, _ = judge(change.ratio, change.ci95, tolerance, is_significant=is_significant, uncorrected=uncorrected)
-        if verdict in DIFFERENCES:
-            change_points.append(
-                ChangePoint(
-                    study=first.study,
-                    previous_study=before.study,
-                    created=first.created,
-                    ratio=change.ratio,
-                    ci95=change.ci95,
-                    changed=_changed(before, first),
-                )
-            )
+    change_points = list(_change_points(measured, raw, segments, spread, tolerance))
     workload = result.workload
     return Series(
         configuration=result.configuration,
@@ -218,6 +198,40 @@ def _series(
         spread=spread,
         excluded=excluded,
     )
+
+
+def _change_points(
+    measured: Sequence[_Measured],
+    raw: Sequence[_Measured],
+    segments: Sequence[Segment],
+    spread: StudySpread,
+    tolerance: float,
+) -> Iterator[ChangePoint]:
+    """Yield the borders of segments whose levels differ; `raw` has the levels with the machine's drift."""
+    for one, two in itertools.pairwise(segments):
+        older, newer = slice(one.start, one.stop), slice(two.start, two.stop)
+        change = _change(measured[older], measured[newer], spread)
+        if change is None:
+            continue
+        before, first = measured[two.start - 1][0], measured[two.start][0]
+        changed = _changed(before, first)
+        as_measured = None if changed else _change(raw[older], raw[newer], spread)
+        verdict, _ = judge(
+            change.ratio,
+            change.ci95,
+            tolerance,
+            is_significant=change.p_value < SIGNIFICANCE_LEVEL,
+            uncorrected=as_measured and as_measured.ratio,
+        )
+        if verdict in DIFFERENCES:
+            yield ChangePoint(
+                study=first.study,
+                previous_study=before.study,
+                created=first.created,
+                ratio=change.ratio,
+                ci95=change.ci95,
+                changed=changed,
+            )
 
 
 def _change(older: Sequence[_Measured], newer: Sequence[_Measured], spread: StudySpread) -> LogRatioChange | None:

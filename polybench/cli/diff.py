@@ -30,7 +30,7 @@ def diff(
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1, VERDICT=PERCENT. slower=5%: a configuration is slower and its"
             " step takes 5% more time, corrected for machine drift; also faster=5%, for less time. The exit code is 4"
-            " if every configuration may meet it or not.",
+            " if no interval decides it.",
         ),
     ] = None,
     same_machine: Annotated[
@@ -85,5 +85,5 @@ def _exit_code(document: DiffDocument, conditions: dict[str, float]) -> int:
         return 1
     if False in answers:
         return 0
-    echo("no configuration has a verdict", err=True)
+    echo("cannot tell whether a configuration meets a condition", err=True)
     return 4

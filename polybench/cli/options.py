@@ -177,10 +177,10 @@ class Option(NamedTuple):
     read: Callable[[Any], Any]
     """Conversion from `kind` to the field's value."""
 
-    def without_default(self) -> Option:
-        """Return the option for commands that override a saved study: its own value is the default."""
+    def without_default(self, shown: str) -> Option:
+        """Return the option with a default that depends on others, and what `--help` shows of it."""
         info = copy(self.info)
-        info.show_default = "the study's"
+        info.show_default = shown
         return self._replace(kind=self.kind | None, info=info, default=None)
 
 
@@ -612,8 +612,8 @@ def with_options(*names: str) -> Callable[[Command], Command]:
 
         @functools.wraps(function)
         def command(**values: Any) -> None:
-            if values.get("format") == "table":
-                values["format"] = format_of(values.get("output"))
+            if "format" in values:
+                values["format"] = values["format"] or format_of(values.get("output"))
             parsed = [(row, values.pop(row.field)) for row in rows]
             given = {row.field: row.read(value) for row, value in parsed if value not in (None, [])}
             values |= {name: given.pop(name) for name in declared if name in given}
@@ -628,7 +628,7 @@ def with_options(*names: str) -> Callable[[Command], Command]:
         own = [option for options in builder_options.values() for option in options.values()]
         own += [parameter for name, parameter in declared.items() if name not in {*records, *builders, *names}]
         parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
-        parameters += [_parameter(row, unset=has_overrides and row.field in _STUDY) for row in rows]
+        parameters += [_parameter(row, has_overrides=has_overrides) for row in rows]
         parameters.sort(key=_has_panel_of_its_own)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -642,8 +642,11 @@ def with_options(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _parameter(row: Option, *, unset: bool) -> inspect.Parameter:
-    row = row.without_default() if unset else row
+def _parameter(row: Option, *, has_overrides: bool) -> inspect.Parameter:
+    if row.field == "format":
+        row = row.without_default("that of the output's ending, else table")
+    elif has_overrides and row.field in _STUDY:
+        row = row.without_default("the study's")
     return inspect.Parameter(
         row.field, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=Annotated[row.kind, row.info]
     )

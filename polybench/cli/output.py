@@ -210,7 +210,8 @@ def anonymize_if_requested(document: Document, options: OutputOptions) -> Docume
 
 _FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")
 _MISSING = re.compile(
-    r"(?<=  )(unavailable|interrupted)(?=: )|\((?:busy|no result|one run)\)|^  (?:No verdict|NO RESULT)\b", re.MULTILINE
+    r"(?<=  )(unavailable|interrupted)(?=: )|\((?:busy|no result|one run)\)|^  (?:Cannot tell|NO RESULT)\b",
+    re.MULTILINE,
 )
 """The outcome of a configuration in its row."""
 

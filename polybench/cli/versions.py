@@ -83,7 +83,7 @@ def versions(
             "--fail-if",
             metavar="VERDICT=PERCENT",
             help="Condition for exit code 1. slower=5%: the step of HEAD takes 5% more time, and the interval over"
-            " processes excludes 1; also faster=5%. The exit code is 4 if the interval has changes on both sides.",
+            " processes excludes 1; also faster=5%. The exit code is 4 if the interval does not decide it.",
             show_default="none; slower=5% with --since-last",
         ),
     ] = None,

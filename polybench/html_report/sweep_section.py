@@ -82,7 +82,7 @@ def headline(sweep: SweepDocument) -> str:
     if not sweep.fastest:
         return "Nothing was measured."
     if sweep.inconclusive_reason:
-        return f"No verdict: {sweep.inconclusive_reason}."
+        return f"Cannot tell: {sweep.inconclusive_reason}."
     best, *others = sweep.fastest
     rate = units.format_count(round(curves[best.configuration].best_items_per_second))
     point = units.format_point(best.parameters)

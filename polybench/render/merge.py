@@ -94,7 +94,7 @@ def _notes(document: MergeDocument) -> Iterator[str]:
         elif result.step_seconds is None or result.reason:
             yield f"{name}: {with_reason(result.status, result.reason, result.hint)}"
         if result.inconclusive_reason:
-            yield f"{name}: no verdict: {result.inconclusive_reason}"
+            yield f"{name}: cannot tell: {result.inconclusive_reason}"
     unchecked = [f"{one.machine}:{one.configuration}" for one in document.results if one.parity == "skipped"]
     if unchecked:
         yield f"no parity check: {', '.join(unchecked)}"

@@ -71,7 +71,7 @@ def _statistics(measured: Sequence[Result]) -> list[str]:
     if processes < 2:
         return ["With a single process, differences between processes are unknown."]
     return [
-        "The speed-up is the ratio of mean step times, the geometric mean over processes; intervals are Student's t"
+        "The speed-up is the ratio of mean step times, each the mean over processes; intervals are Student's t"
         f" over processes (n = {processes}, 95 %), and sentences are corrected by Holm's method. They do"
         " not contain differences between repetitions of the study on other days."
     ]

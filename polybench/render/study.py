@@ -16,7 +16,7 @@ from polybench.render.verdicts import WITHOUT_RESULT, namer, summary_sentences
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, in_table_order, select_metrics
-from polybench.schema.result import NO_RESULT, Result, StepTimes, library_versions
+from polybench.schema.result import Result, StepTimes, library_versions
 from polybench.schema.study import StudyDocument
 
 _MAX_BASELINE_WIDTH = 16
@@ -85,7 +85,7 @@ def _seconds_text(result: Result) -> str:
     """Format the step time with its interval, or the mark that replaces it."""
     text = METRICS["step_time"].text(result, with_margin=False)
     step = result.step_time
-    return text if step is None or text == NO_RESULT else units.format_seconds_with_ci(step.mean, step.ci95)
+    return text if step is None or text == units.NO_RESULT else units.format_seconds_with_ci(step.mean, step.ci95)
 
 
 def _versions(study: StudyDocument) -> list[str]:
@@ -135,7 +135,7 @@ def _rows(
 
 
 def _is_busy(result: Result) -> bool:
-    """Return True if the result would be ranked if other programs had not disturbed it."""
+    """Return True if the result would be ranked without interference in all of its timing blocks."""
     return result.busy and result.status != "failed" and result.parity.status != "fail"
 
 

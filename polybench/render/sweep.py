@@ -21,7 +21,7 @@ from polybench.render.table import (
 )
 from polybench.schema import units
 from polybench.schema.measurements import PointReference, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
-from polybench.schema.result import BUSY, NO_RESULT, mark_inconclusive
+from polybench.schema.result import BUSY, mark_inconclusive
 
 _OVERSUBSCRIBED = "*"
 """Mark of rows with more threads than cores."""
@@ -81,7 +81,7 @@ def _gain(results: list[tuple[SweepPoint, PointResult]]) -> str:
     if best.speedup is None:
         return ""
     text = mark_inconclusive(units.format_with_ci(best.speedup, best.ci95), best.inconclusive_reason)
-    unclear = best.ci95 is not None and best.ci95[0] <= 1 <= best.ci95[1] and text != NO_RESULT
+    unclear = best.ci95 is not None and best.ci95[0] <= 1 <= best.ci95[1] and text != units.NO_RESULT
     return f"{text} ?" if unclear else text
 
 
@@ -185,7 +185,7 @@ def _notes(sweep: SweepDocument) -> Iterator[str]:
 
 def _summary(sweep: SweepDocument) -> Iterator[str]:
     if sweep.inconclusive_reason:
-        yield f"No verdict: {sweep.inconclusive_reason}."
+        yield f"Cannot tell: {sweep.inconclusive_reason}."
         return
     if fastest := _fastest(sweep):
         yield fastest

@@ -26,7 +26,7 @@ _MAX_SENTENCES = 6
 _MAX_NAMES = 3
 """Comparisons that a sentence names; more are counted."""
 
-WITHOUT_RESULT = ("NO RESULT", "No verdict")
+WITHOUT_RESULT = ("NO RESULT", "Cannot tell")
 """Beginnings of the sentences that explain why there is no result."""
 
 _REMEDY = f"{BUSY_HINT[:1].upper()}{BUSY_HINT[1:]}"
@@ -48,7 +48,7 @@ def summary_sentences(study: StudyDocument) -> list[str]:
     on_gpus = [(result, result.gpu_speedup) for result in ranked.values() if result.gpu_speedup]
     sentences = [
         *(
-            _sentence(name(one), name(two), found, tolerance)
+            _sentence(name(one), name(two), found, tolerance, _pass(two))
             for one, two, found in compared
             if not found.is_inconclusive
         ),
@@ -88,7 +88,7 @@ def _without_result(study: StudyDocument, name: Namer, pairs: Sequence[tuple[str
     sentences = []
     for reason, named in by_reason.items():
         sentence = _no_result(named if len(named) < len(pairs) else (), reason)
-        sentences.append(sentence.replace("NO RESULT", "No verdict") if reason == SINGLE_PROCESS else sentence)
+        sentences.append(sentence.replace("NO RESULT", "Cannot tell") if reason == SINGLE_PROCESS else sentence)
     busy = busy_sentences(study.results, name)
     needs_remedy = not busy and any(reason.startswith(INTERFERENCE) for reason in by_reason)
     return [*busy, *sentences, *([_REMEDY] if needs_remedy else [])]
@@ -97,7 +97,7 @@ def _without_result(study: StudyDocument, name: Namer, pairs: Sequence[tuple[str
 def busy_sentences(
     configurations: Sequence[StatusT], name: Callable[[StatusT], str] = operator.attrgetter("configuration")
 ) -> list[str]:
-    """Explain which configurations other programs disturbed, and what to do."""
+    """Explain which configurations have interference in all timing blocks, and what to do."""
     busy = [one for one in configurations if one.busy and one.status != "failed"]
     if not busy:
         return []
@@ -130,19 +130,20 @@ def _single_sentence(result: Result, name: str) -> str:
     assert step is not None
     if result.has_wide_step and step.ci95:
         low, high = map(units.format_seconds, step.ci95)
-        return f"NO RESULT: the mean step of {name} is between {low} and {high}. More --processes tell more."
+        return f"NO RESULT: the mean step of {name} is between {low} and {high}. Use more --processes."
     return f"A step of {name} takes {units.format_seconds_with_ci(step.mean, step.ci95)}."
 
 
 def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
     """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
-    if difference := _no_difference(f"{result.configuration} and {speedup.baseline}", speedup, tolerance):
+    names = f"{result.configuration} and {speedup.baseline}{_pass(result)}"
+    if difference := _no_difference(names, speedup, tolerance):
         return difference
     times = units.format_with_ci(speedup.speedup, speedup.ci95)
     saved = 1 - 1 / speedup.speedup
     percent = units.format_number(100 * abs(saved))
     return (
-        f"{result.configuration} is {times} times as fast as {speedup.baseline}:"
+        f"{result.configuration} is {times} times as fast as {speedup.baseline}{_pass(result)}:"
         f" {percent}% {'less' if saved >= 0 else 'more'} time."
     )
 
@@ -159,14 +160,19 @@ def _no_difference(names: str, comparison: Comparison, tolerance: float) -> str 
     return f"No significant difference between {names}: {ratio}{corrected}."
 
 
-def _sentence(baseline: str, other: str, comparison: Comparison, tolerance: float) -> str:
+def _pass(result: Result) -> str:
+    """Name the pass that is measured, if it is not the training step."""
+    return " in the forward pass" if result.workload.is_forward_pass else ""
+
+
+def _sentence(baseline: str, other: str, comparison: Comparison, tolerance: float, measured: str) -> str:
     speedup, interval = comparison.speedup, comparison.ci95
-    if difference := _no_difference(f"{other} and {baseline}", comparison, tolerance):
+    if difference := _no_difference(f"{other} and {baseline}{measured}", comparison, tolerance):
         return difference
     if speedup < 1:
         baseline, other = other, baseline
         speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
-    return f"{other} is {units.format_with_ci(speedup, interval)} times as fast as {baseline}."
+    return f"{other} is {units.format_with_ci(speedup, interval)} times as fast as {baseline}{measured}."
 
 
 def _accuracy_sentence(

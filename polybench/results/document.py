@@ -82,7 +82,7 @@ def choose_baseline(plan: Plan, runs: Sequence[ConfigurationRun]) -> str | None:
 
 
 def _is_busy(run: ConfigurationRun) -> bool:
-    """Return True if other programs disturbed every timing block."""
+    """Return True if every timing block has interference."""
     blocks = [block for process in run.block_counters for block in process]
     return bool(blocks) and all(block.affected for block in blocks)
 

@@ -13,7 +13,6 @@ from polybench.plugins import Registry
 from polybench.schema import units
 from polybench.schema.result import (
     BUSY,
-    NO_RESULT,
     SINGLE_PROCESS,
     BreakEven,
     Interval,
@@ -102,7 +101,7 @@ class Metric(msgspec.Struct, frozen=True):
         return found is not None and not is_itself and found.is_inconclusive and self.value(result) is not None
 
     def _has_no_result(self, result: Result) -> bool:
-        """Return True if the value is one of a step without a result, or a ratio that says nothing."""
+        """Return True if the value is one of a step without a result, or an inconclusive ratio."""
         if self.of_step:
             return result.busy or result.has_wide_step
         found: Any = getattr(result, self.comparison) if self.comparison else None
@@ -122,7 +121,7 @@ class Metric(msgspec.Struct, frozen=True):
         return [self.name + suffix for suffix in suffixes]
 
     def fields(self, result: Result) -> dict[str, float | str | bool | None]:
-        """Return the values of `field_names`; numbers that say nothing are None."""
+        """Return the values of `field_names`; numbers without a result are None."""
         value, interval = self.value(result), self.interval(result)
         inconclusive = [self.is_inconclusive(result)] if self.comparison else []
         if self._has_no_result(result):
@@ -142,7 +141,7 @@ class Metric(msgspec.Struct, frozen=True):
         value: Any = self.value(result)
         format_value = self.format_value or _FORMATS.get(self.unit, units.format_number)
         if self._has_no_result(result):
-            mark = BUSY if result.busy else NO_RESULT
+            mark = BUSY if result.busy else units.NO_RESULT
             return mark if self.comparison or self.name == "step_time" else ""
         if self.is_inconclusive(result):
             return mark_inconclusive(format_value(value), SINGLE_PROCESS)

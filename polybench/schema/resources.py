@@ -183,11 +183,6 @@ class Interference(msgspec.Struct, frozen=True):
     """As [process][round]."""
 
     @property
-    def is_total(self) -> bool:
-        """True if every timing block is affected, so that there is no step time."""
-        return bool(self.blocks) and self.blocks_affected == sum(map(len, self.blocks))
-
-    @property
     def is_excessive(self) -> bool:
         """True if too many timing blocks are affected for ratios."""
         return (self.blocks_affected or 0) > MAX_AFFECTED_FRACTION * sum(map(len, self.blocks))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from polybench.schema import units
 from polybench.schema.options import (
     Amount,
     ConfigurationName,
@@ -42,16 +43,13 @@ Status = Literal["ok", "unavailable", "failed", "interrupted"]
 SINGLE_PROCESS = "only one process, and another one may differ; use --processes 5"
 """Reason of a comparison within one process, because another process may differ."""
 
-NO_RESULT = "(no result)"
-"""Text in place of a number that says nothing."""
-
 BUSY = "(busy)"
-"""Text in place of a step time all of whose timing blocks other programs disturbed."""
+"""Text in place of a step time all of whose timing blocks have interference."""
 
 BUSY_HINT = "stop other programs, or let polybench wait: polybench compare --wait-idle 60s"
 
 INTERFERENCE = "interference"
-"""Beginning of the reason of a comparison whose timing blocks other programs disturbed."""
+"""Beginning of the reason of a comparison whose timing blocks have interference."""
 
 SIGNIFICANCE_LEVEL = 0.05
 """Largest probability of a false sentence in a table."""
@@ -168,10 +166,10 @@ def busy_reason(programs: Sequence[str]) -> str:
 
 
 def mark_inconclusive(text: str, reason: str | None) -> str:
-    """Return the text of a ratio, without its interval if it is of one process, and a mark if it says nothing."""
-    if not reason or not text or text == NO_RESULT:
+    """Return the text of a ratio: marked if it is of one process, and replaced if it is inconclusive otherwise."""
+    if not reason or not text or text == units.NO_RESULT:
         return text
-    return f"{text.partition(' ')[0]} (one run)" if reason == SINGLE_PROCESS else NO_RESULT
+    return f"{text.partition(' ')[0]} (one run)" if reason == SINGLE_PROCESS else units.NO_RESULT
 
 
 class BaselineComparison(Comparison, frozen=True):
@@ -316,7 +314,7 @@ class Communication(msgspec.Struct, frozen=True):
 class ConfigurationStatus(msgspec.Struct, kw_only=True):
     """A configuration and its status. `reason` and `hint` are null if they do not apply.
 
-    If `busy`, other programs disturbed all of its timing blocks, so it has no step time.
+    If `busy`, all of its timing blocks have interference, so it has no step time.
     """
 
     configuration: ConfigurationName

@@ -6,6 +6,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+NO_RESULT = "(no result)"
+"""Text in place of a ratio or a step time whose interval is too wide."""
+
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _MAX_SPAN = 4.0
 """Ratio of an interval's bounds. A wider one that contains 1 excludes neither twice nor half the speed."""
@@ -120,7 +123,7 @@ def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
     if interval is None:
         return format_number(value)
     if describe_too_wide(interval):
-        return "(no result)"
+        return NO_RESULT
     decimals = _supported_decimals(value, interval)
     # A bound other than 1 must not be shown as 1, because it decides the verdict.
     while decimals < 4 and any(bound != 1 and round(bound, decimals) == 1 for bound in interval):

@@ -125,14 +125,14 @@ def test_the_fastest_row_is_bold_and_inconclusive_ratios_are_coloured(monkeypatc
     screen = Screen()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.delenv("NO_COLOR")
-    rows = "tf+xla/cpu  9.0 ms\ntf/cpu  12.0 ms\njax/cpu  (busy)\n\n  No verdict: jax.\n"
+    rows = "tf+xla/cpu  9.0 ms\ntf/cpu  12.0 ms\njax/cpu  (busy)\n\n  Cannot tell: jax.\n"
     print_result(rows, [["tf/cpu"]])
     assert screen.getvalue().splitlines() == [
         "tf+xla/cpu  9.0 ms",
         "\x1b[1mtf/cpu  12.0 ms\x1b[0m",
         "jax/cpu  \x1b[33m(busy)\x1b[0m",
         "",
-        "\x1b[33m  No verdict\x1b[0m: jax.",
+        "\x1b[33m  Cannot tell\x1b[0m: jax.",
     ]
 
 

@@ -198,7 +198,7 @@ def test_records_carry_the_flag() -> None:
 def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     document, sweep = disturbed(), swept()
     assert study_section.headline(document).startswith("NO RESULT: interference affected 1 of 1")
-    assert sweep_section.headline(sweep).startswith("No verdict: interference affected 1 of 1")
+    assert sweep_section.headline(sweep).startswith("Cannot tell: interference affected 1 of 1")
     assert "27" not in sweep_section.overhead_headline(refuted_fit())
     assert {row["label"] for row in study_section.results_table(document)["rows"]} == {""}
     found = explain(document, SavedDocuments([timed_layers()]))

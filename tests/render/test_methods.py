@@ -28,7 +28,7 @@ def test_methods_name_workload_frameworks_runs_check_and_statistics() -> None:
         " with those of the others, of 3 steps each."
         " Before timing, losses, gradients and weights agreed with a float64 reference to 1e-9, except for documented"
         " rules (max-pool gradient goes to the first value within 3.5e-4 of the maximum)."
-        " The speed-up is the ratio of mean step times, the geometric mean over processes; intervals are Student's t"
+        " The speed-up is the ratio of mean step times, each the mean over processes; intervals are Student's t"
         " over processes (n = 3, 95 %), and sentences are corrected by Holm's method. They do not contain differences"
         " between repetitions of the study on other days."
     )
@@ -58,3 +58,5 @@ def test_the_ending_of_the_output_chooses_the_format(tmp_path: Path) -> None:
     assert "|" in (tmp_path / "table.md").read_text()
     printed("show", FILE, "--format", "csv", "-o", tmp_path / "table.md")
     assert (tmp_path / "table.md").read_text().startswith("study,")
+    printed("show", FILE, "--format", "table", "-o", tmp_path / "table.md")
+    assert "|" not in (tmp_path / "table.md").read_text()

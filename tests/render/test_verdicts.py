@@ -34,8 +34,8 @@ def compared(
             compared(0.99, (0.97, 1.05), "torch/cpu#2"),
             "No significant difference between torch#2 and torch: ratio 0.99 (0.97 to 1.05).",
         ),
-        (compared(1.93, (1.9, 1.97), scope="single_process"), f"No verdict: {SINGLE_PROCESS}."),
-        (compared(0.5, None, scope="single_process"), f"No verdict: {SINGLE_PROCESS}."),
+        (compared(1.93, (1.9, 1.97), scope="single_process"), f"Cannot tell: {SINGLE_PROCESS}."),
+        (compared(0.5, None, scope="single_process"), f"Cannot tell: {SINGLE_PROCESS}."),
     ],
 )
 def test_comparison_sentences(result: Result, sentence: str) -> None:
@@ -52,7 +52,7 @@ def test_unranked_configuration_or_missing_baseline_gives_no_sentence() -> None:
 def test_a_step_without_a_result_has_no_number() -> None:
     step = msgspec.structs.replace(BASELINE.step_time, ci95=(0.004, 0.068))
     assert summary_sentences(study(msgspec.structs.replace(BASELINE, step_time=step))) == [
-        "NO RESULT: the mean step of torch is between 4.00 ms and 68.0 ms. More --processes tell more."
+        "NO RESULT: the mean step of torch is between 4.00 ms and 68.0 ms. Use more --processes."
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_step_without_a_result_has_no_number() -> None:
             Comparison("torch/cpu", 1.1, (0.9, 1.3)),
             "No significant difference between torch/cuda and torch/cpu: ratio 1.10 (0.90 to 1.30).",
         ),
-        (Comparison("torch/cpu", 97.8, (97.0, 98.6), "single_process"), f"No verdict: {SINGLE_PROCESS}."),
+        (Comparison("torch/cpu", 97.8, (97.0, 98.6), "single_process"), f"Cannot tell: {SINGLE_PROCESS}."),
     ],
     ids=["faster", "slower", "no difference", "single process"],
 )
@@ -150,5 +150,5 @@ def test_many_comparisons_are_shortened() -> None:
     ]
     with_verdict = summary_sentences(study(BASELINE, *one_process, compared(1.93, (1.9, 1.97))))
     assert (
-        with_verdict[0] == f"No verdict for tf#0 and torch, tf#1 and torch, tf#2 and torch, 2 more: {SINGLE_PROCESS}."
+        with_verdict[0] == f"Cannot tell for tf#0 and torch, tf#1 and torch, tf#2 and torch, 2 more: {SINGLE_PROCESS}."
     )

@@ -159,8 +159,8 @@ def test_every_point_that_cannot_be_told_from_the_best_of_a_sweep_is_named() -> 
     assert text.count("no significant difference") == 2
     single = [({"threads": 1}, machine.measure({"torch": Script()}, processes=1)) for _ in range(2)]
     inconclusive = build_sweep_document({"threads": [1]}, single, [], 8)
-    assert f"No verdict: {SINGLE_PROCESS}." in render(inconclusive, "table")
-    assert sweep_section.headline(inconclusive) == f"No verdict: {SINGLE_PROCESS}."
+    assert f"Cannot tell: {SINGLE_PROCESS}." in render(inconclusive, "table")
+    assert sweep_section.headline(inconclusive) == f"Cannot tell: {SINGLE_PROCESS}."
 
 
 def equal_configurations(machine: Machine, number: int) -> StudyDocument:

@@ -20,6 +20,7 @@ from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse
 from polybench.planning.suggested_commands import command_line, for_layers, measured_study
 from polybench.render import render
+from polybench.render.verdicts import summary_sentences
 from polybench.results.peak import compare_with_peak
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.layers import run_layers
@@ -49,7 +50,7 @@ def test_a_study_measures_and_saves_the_forward_pass() -> None:
     assert measured_study(document).pass_ == "forward"
 
 
-def test_titles_name_the_forward_pass() -> None:
+def test_titles_and_sentences_name_the_forward_pass() -> None:
     document = measured_forward_pass()
     assert "lenet, forward pass on synthetic images" in render(document, "table")
     view = build_view(StudySection(document), 0)
@@ -59,6 +60,11 @@ def test_titles_name_the_forward_pass() -> None:
     overhead = build_overhead_document({8: document, 16: document}, [])
     for text in (render(sweep, "table"), render(overhead, "table")):
         assert text.startswith("lenet, forward pass")
+    compared = study(measured("torch/cpu", 0.0165), measured("tf/cpu", 0.00855))
+    for result in compared.results:
+        result.workload = msgspec.structs.replace(result.workload, pass_="forward")
+    (sentence,) = summary_sentences(compared)
+    assert "times as fast as torch in the forward pass" in sentence
 
 
 def test_a_saved_study_is_listed_with_its_pass_and_not_compared_with_training() -> None:

@@ -261,9 +261,9 @@ def test_configurations_that_exceed_memory_run_in_groups_with_separate_budgets(m
     assert slow.vs_baseline is not None
     assert slow.vs_baseline.side_by_side
     two = {"processes": 2, "rounds_per_process": 1, "prices": {"cpu": 1.0}}
-    apart = render(run("fake+slow", "fake", **two), "table")
+    apart = render(run("fake+slow", "fake", **two), "table", width=200)
     (row,) = (line for line in apart.splitlines() if line.startswith("fake/cpu"))
-    assert f"{row} ".count(" * ") == 1  # the speed-up
+    assert f"{row} ".count(" * ") == 2  # speed-up and relative cost
     assert "* not measured side by side with the baseline" in apart
     monkeypatch.undo()
     together = run("fake+slow", "fake", **two)
