@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
 
 import msgspec
+from tabulate import SEPARATING_LINE, tabulate
 
 from polybench.render.table import WIDTH, Column, Table, one_line, wrap
 from polybench.schema.printable import printable
 
 _MIN_TITLE_WIDTH = 8
 """Characters of a line of a column's title."""
+
+
+_BLANK = "\u2800"
+"""A blank, which tabulate does not strip: a row of empty texts would have no line."""
 
 
 def render(table: Table, width: int = WIDTH) -> str:
@@ -102,44 +106,46 @@ def _share_line(texts: Sequence[str], width: int) -> list[str]:
 def _layout(table: Table) -> list[list[str]]:
     """Lay out a table and those that continue it, so that their columns align: header, then the rows of each."""
     parts = [[list(map(printable, row)) for row in part.rows] for part in (table, *table.continued_by)]
-    columns = [*zip(*(row for rows in parts for row in rows), strict=True)]
-    if not columns:
+    if not any(parts):
         return [[] for _ in range(1 + len(parts))]
-    cells = [
-        [_wrap_text(text, column.width) for text in row] for column, row in zip(table.columns, columns, strict=True)
+    parts = [
+        [[*map(_wrap_text, table.columns, row)] if any(row) else [_BLANK, *row[1:]] for row in rows] for rows in parts
     ]
-    titles = [_wrap_title(column, row) for column, row in zip(table.columns, cells, strict=True)]
-    widths = [
-        max(len(line) for text in (title, *row) for line in text) for title, row in zip(titles, cells, strict=True)
-    ]
+    columns = zip(table.columns, zip(*(row for rows in parts for row in rows), strict=True), strict=True)
+    titles = [_wrap_title(column, cells) for column, cells in columns]
+    text = tabulate(
+        # The titles are a row: below headers, tabulate makes columns wider than their texts.
+        [row for rows in ([titles], *parts) for row in (*rows, SEPARATING_LINE)],
+        tablefmt="simple",
+        colalign=["right" if column.numeric else "left" for column in table.columns],
+        disable_numparse=True,  # it would parse and shorten numbers
+    )
+    rule, *lines = [line.replace(_BLANK, "").rstrip() for line in text.splitlines()]
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line == rule:
+            blocks.append([])
+        else:
+            blocks[-1].append(line)
+    header, *rows = blocks[: 1 + len(parts)]
+    return [[*header, rule], *rows]
 
-    def lines(row: Sequence[list[str]]) -> Iterator[str]:
-        for line in zip_longest(*row, fillvalue=""):
-            aligned = (
-                text.rjust(width) if column.numeric else text.ljust(width)
-                for column, text, width in zip(table.columns, line, widths, strict=True)
-            )
-            yield "  ".join(aligned).rstrip()
 
-    laid_out = iter([[*lines(row)] for row in zip(*cells, strict=True)])
-    header = [*lines(titles), "  ".join("-" * width for width in widths)]
-    return [header, *([line for row in islice(laid_out, len(rows)) for line in row] for rows in parts)]
-
-
-def _wrap_title(column: Column, cells: Sequence[Sequence[str]]) -> list[str]:
+def _wrap_title(column: Column, cells: Sequence[str]) -> str:
     """Wrap titles of numbers to the width of the numbers, and at least to that of most ("14,971", "412 MiB")."""
     title = one_line(column.title)
     if not column.numeric:
-        return [title]
-    width = max(_MIN_TITLE_WIDTH, *(len(line) for cell in cells for line in cell))
-    return textwrap.wrap(title, width, break_long_words=False, break_on_hyphens=False) or [""]
+        return title
+    width = max(_MIN_TITLE_WIDTH, *(len(line) for cell in cells for line in cell.split("\n")))
+    return "\n".join(textwrap.wrap(title, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _wrap_text(text: str, width: int | None) -> list[str]:
-    lines = text.split("\n")
-    if width is None:
-        return lines
-    return [part for line in lines for part in textwrap.wrap(line, width, break_on_hyphens=False) or [""]]
+def _wrap_text(column: Column, text: str) -> str:
+    """Wrap a text to the column's width. tabulate fails at texts of numbers, such as "1,166"."""
+    if column.width is None:
+        return text
+    lines = (textwrap.wrap(line, column.width, break_on_hyphens=False) for line in text.split("\n"))
+    return "\n".join("\n".join(wrapped) for wrapped in lines)
 
 
 def _statuses(table: Table, width: int) -> list[str]:
