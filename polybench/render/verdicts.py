@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from polybench.schema import units
+from polybench.schema.resources import Interference
 from polybench.schema.result import (
     BUSY_HINT,
     INTERFERENCE,
@@ -16,6 +17,7 @@ from polybench.schema.result import (
     Comparison,
     ConfigurationStatus,
     Result,
+    busy_hint,
     busy_reason,
 )
 from polybench.schema.study import StudyDocument
@@ -28,8 +30,6 @@ _MAX_NAMES = 3
 
 WITHOUT_RESULT = ("NO RESULT", "Cannot tell")
 """Beginnings of the sentences that explain why there is no result."""
-
-_REMEDY = f"{BUSY_HINT[:1].upper()}{BUSY_HINT[1:]}"
 
 Namer = Callable[[Result], str]
 StatusT = TypeVar("StatusT", bound=ConfigurationStatus)
@@ -90,8 +90,10 @@ def _without_result(study: StudyDocument, name: Namer, pairs: Sequence[tuple[str
         sentence = _no_result(named if len(named) < len(pairs) else (), reason)
         sentences.append(sentence.replace("NO RESULT", "Cannot tell") if reason == SINGLE_PROCESS else sentence)
     busy = busy_sentences(study.results, name)
-    needs_remedy = not busy and any(reason.startswith(INTERFERENCE) for reason in by_reason)
-    return [*busy, *sentences, *([_REMEDY] if needs_remedy else [])]
+    if not busy and any(reason.startswith(INTERFERENCE) for reason in by_reason):
+        excessive = (result.interference for result in study.results if result.interference.is_excessive)
+        sentences += dict.fromkeys(_remedy(busy_hint(one)) for one in excessive)
+    return [*busy, *sentences]
 
 
 def busy_sentences(
@@ -102,7 +104,12 @@ def busy_sentences(
     if not busy:
         return []
     names = map(name, busy) if len(busy) < sum(one.status in ("ok", "interrupted") for one in configurations) else ()
-    return [f"{_no_result(names, busy[0].reason or busy_reason(()))} {_REMEDY}"]
+    reason = busy[0].reason or busy_reason(Interference(), ())
+    return [f"{_no_result(names, reason)} {_remedy(busy[0].hint or BUSY_HINT)}"]
+
+
+def _remedy(hint: str) -> str:
+    return f"{hint[:1].upper()}{hint[1:]}"
 
 
 def _no_result(names: Iterable[str], reason: str) -> str:

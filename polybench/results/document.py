@@ -30,7 +30,6 @@ from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata
 from polybench.schema.options import Id, Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
-    BUSY_HINT,
     Pipeline,
     Result,
     Startup,
@@ -39,6 +38,7 @@ from polybench.schema.result import (
     TimeToAccuracy,
     TimeToLoss,
     Training,
+    busy_hint,
     busy_reason,
 )
 from polybench.schema.study import StudyDocument
@@ -103,7 +103,8 @@ def build_study_document(
     results = [_build_result(plan, files, run, find_peaks) for run in measured.runs]
     for result in results:
         if result.busy and result.reason is None:
-            result.reason, result.hint = busy_reason(header.host.busiest_programs), BUSY_HINT
+            result.reason = busy_reason(result.interference, header.host.busiest_programs)
+            result.hint = busy_hint(result.interference)
     add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads), measured.memory_groups)
     return StudyDocument(
         id=header.id,

@@ -187,6 +187,12 @@ class Interference(msgspec.Struct, frozen=True):
         """True if too many timing blocks are affected for ratios."""
         return (self.blocks_affected or 0) > MAX_AFFECTED_FRACTION * sum(map(len, self.blocks))
 
+    @property
+    def is_mostly_steal(self) -> bool:
+        """True if the hypervisor took more CPU time from the affected blocks than other programs did."""
+        affected = [block for process in self.blocks for block in process if block.affected]
+        return sum(one.steal_seconds for one in affected) > sum(one.other_process_cpu_seconds for one in affected)
+
 
 class Energy(msgspec.Struct, frozen=True):
     """Energy of an epoch: mean power over the timing blocks x epoch time, for everything on the chip."""

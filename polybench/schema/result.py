@@ -47,6 +47,7 @@ BUSY = "(busy)"
 """Text in place of a step time all of whose timing blocks have interference."""
 
 BUSY_HINT = "stop other programs, or let polybench wait: polybench compare --wait-idle 60s"
+STEAL_HINT = "measure when the host is idle, or let polybench wait: polybench compare --wait-idle 60s"
 
 INTERFERENCE = "interference"
 """Beginning of the reason of a comparison whose timing blocks have interference."""
@@ -159,10 +160,17 @@ class Comparison(msgspec.Struct, frozen=True):
         return not low <= 1 <= high
 
 
-def busy_reason(programs: Sequence[str]) -> str:
+def busy_reason(interference: Interference, programs: Sequence[str]) -> str:
     """Return why a configuration without a quiet timing block has no step time."""
+    if interference.is_mostly_steal:
+        return "the hypervisor gave the cores to other machines in every timing block"
     names = f" ({', '.join(programs)})" if programs else ""
     return f"other programs{names} used the cores in every timing block"
+
+
+def busy_hint(interference: Interference) -> str:
+    """Return what to do about timing blocks with interference."""
+    return STEAL_HINT if interference.is_mostly_steal else BUSY_HINT
 
 
 def mark_inconclusive(text: str, reason: str | None) -> str:

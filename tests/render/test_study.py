@@ -15,7 +15,7 @@ from polybench.render.table import Table, TableOptions
 from polybench.render.terminal import table_width
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, select_metrics
 from polybench.schema.parity import ParityCheck
-from polybench.schema.resources import Allocations, Cost
+from polybench.schema.resources import Allocations, Cost, Interference
 from polybench.schema.result import SINGLE_PROCESS, BaselineComparison, Comparison, Result, StepTimes, busy_reason
 from polybench.schema.study import StudyDocument
 from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, typical_study, unmeasured
@@ -134,7 +134,7 @@ def test_the_speed_is_named_after_a_short_baseline() -> None:
 
 def busy(configuration: str) -> Result:
     nothing: dict[str, Any] = dict.fromkeys(("step_time", "items_per_second", "epoch_seconds", "vs_baseline"))
-    return measured(configuration, 0.7, busy=True, reason=busy_reason(["python3", "julia"]), **nothing)
+    return measured(configuration, 0.7, busy=True, reason=busy_reason(Interference(), ["python3", "julia"]), **nothing)
 
 
 def test_a_row_without_a_quiet_timing_block_has_no_number() -> None:

@@ -7,7 +7,16 @@ import pytest
 
 from polybench.render.verdicts import summary_sentences
 from polybench.schema.parity import ParityCheck
-from polybench.schema.result import SINGLE_PROCESS, AccuracyDifference, BaselineComparison, Comparison, Result
+from polybench.schema.resources import BlockCounters, Interference
+from polybench.schema.result import (
+    SINGLE_PROCESS,
+    AccuracyDifference,
+    BaselineComparison,
+    Comparison,
+    Result,
+    busy_hint,
+    busy_reason,
+)
 from tests.factories import measured, study
 
 BASELINE = measured("torch/cpu", 0.0165)
@@ -47,6 +56,25 @@ def test_unranked_configuration_or_missing_baseline_gives_no_sentence() -> None:
     assert summary_sentences(study(BASELINE, failed)) == ["A step of torch takes 16.5 ms (16.1 ms to 16.9 ms)."]
     assert len(summary_sentences(study(compared(2, (1.9, 2.1))))) == 1
     assert summary_sentences(study(failed)) == []
+
+
+@pytest.mark.parametrize(
+    ("steal", "reason", "hint"),
+    [
+        (0.2, "other programs (julia) used the cores in every timing block", "stop other programs, or let"),
+        (0.4, "the hypervisor gave the cores to other machines in every timing block", "measure when the host is idle"),
+    ],
+)
+def test_interference_of_the_host_is_not_that_of_programs(steal: float, reason: str, hint: str) -> None:
+    quiet = BlockCounters(1.0, 1.0, other_process_cpu_seconds=0.0, steal_seconds=0.2)
+    block = BlockCounters(1.0, 1.0, other_process_cpu_seconds=0.3, steal_seconds=steal, affected=True)
+    interference = Interference(blocks_affected=1, blocks=[[quiet], [block]])
+    assert busy_reason(interference, ["julia"]) == reason
+    assert busy_hint(interference).startswith(hint)
+    comparison = BaselineComparison("torch/cpu", 2.0, (1.9, 2.1), inconclusive_reason="interference affected 1 of 2")
+    affected = measured("tf/cpu", 0.01, interference=interference, vs_baseline=comparison)
+    *_, remedy = summary_sentences(study(BASELINE, affected))
+    assert remedy.lower().startswith(hint)
 
 
 def test_a_step_without_a_result_has_no_number() -> None:
