@@ -236,7 +236,8 @@ class Machine:
 
     def counters(self) -> MachineCounters:
         """Return the kernel's counters now."""
-        others = self._burst_seconds + (self.now - self._burst[0] if self.in_burst else 0.0)
+        current = self.now - self._burst[0] if self.in_burst else 0.0  # `in_burst` adds the bursts that have ended
+        others = self._burst_seconds + current
         busy = self.own_cpu_seconds + (others if self.visible_bursts else 0.0)
         return MachineCounters(self.now, busy, 0.0, 0, self.own_cpu_seconds, None)
 

@@ -53,11 +53,18 @@ def test_a_study_on_a_steady_machine_finds_the_typical_step_and_the_collector() 
 
 
 def test_another_program_is_visible_in_the_kernels_counters() -> None:
-    seen = Machine(bursts=0.1).measure({"torch": Script()}, processes=5)
-    unseen = Machine(bursts=0.1, visible_bursts=False).measure({"torch": Script()}, processes=5)
+    seen = Machine(bursts=0.3).measure({"torch": Script()}, processes=5)
+    unseen = Machine(bursts=0.3, visible_bursts=False).measure({"torch": Script()}, processes=5)
     assert seen.results[0].interference.blocks_rerun
     assert unseen.results[0].interference.blocks_rerun == 0
     assert mean_of_steps(unseen.results[0]) > 1.05 * mean_of_steps(seen.results[0])
+
+
+def test_the_counters_have_every_burst() -> None:
+    machine = Machine(seed=3, bursts=1.0)  # one follows the other
+    for _ in range(50):
+        machine.advance(0.27)
+        assert machine.counters().busy_seconds == pytest.approx(machine.now)
 
 
 def test_studies_of_one_machine_differ_by_their_own_effects() -> None:
