@@ -13,6 +13,7 @@ from polybench.errors import BadInput
 FAST = (
     *("--data", "synthetic", "--batch-size", "16"),
     *("--processes", "1", "--rounds-per-process", "1", "--steps-per-round", "3"),
+    *("--wait-idle", "0"),  # other tests use the cores
 )
 """Options of the shortest study."""
 

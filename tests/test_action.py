@@ -17,7 +17,8 @@ from tests.versioned_package import ENGINE, TORCH_ENGINE, install_row, write_pac
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 OPTIONS = (
-    "--data synthetic --batch-size 16 --threads 1 --no-metrics --processes 5 --rounds-per-process 1 --steps-per-round 3"
+    "--data synthetic --batch-size 16 --threads 1 --no-metrics --processes 5 --rounds-per-process 1"
+    " --steps-per-round 3 --wait-idle 0"
 )
 PULL_REQUEST = "https://example.org/small-engine/pull/1"
 

@@ -31,6 +31,7 @@ from tests.commands import invoke, printed
 from tests.factories import typical_study
 
 FAST = ["--data=synthetic", "--processes=1", "--rounds-per-process=1", "--steps-per-round=5", "--batch-size=16"]
+FAST += ["--wait-idle=0"]
 TOY = """
 import os
 

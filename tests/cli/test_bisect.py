@@ -24,6 +24,7 @@ from tests.versioned_package import git, install_row, write_package
 FAST = (
     *("--engines", "small", "--data", "synthetic", "--batch-size", "16", "--threads", "1", "--no-metrics"),
     *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "3", "--format", "json"),
+    *("--wait-idle", "0"),
 )
 
 

@@ -22,6 +22,7 @@ from tests.versioned_package import ENGINE, git, install_row, write_package
 FAST = (
     *("--engines", "small", "--data", "synthetic", "--batch-size", "16", "--threads", "1", "--no-metrics"),
     *("--processes", "5", "--rounds-per-process", "1", "--steps-per-round", "3"),
+    *("--wait-idle", "0"),
 )
 
 

@@ -141,7 +141,7 @@ def test_several_machines_have_separate_studies_and_one_table(tmp_path: Path) ->
     file.write_text(
         f'engines = ["fake"]\ndata = "{spec.data}"\nbatch_size = 16\n'
         "processes = 1\nrounds_per_process = 1\nsteps_per_round = 2\n"
-        'parity = false\nmetrics = false\nbaseline = "b:fake/cpu"\nprices = {cpu = 1.0}\n'
+        'parity = false\nmetrics = false\nwait_idle = 0\nbaseline = "b:fake/cpu"\nprices = {cpu = 1.0}\n'
         '[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\nprice = 2.0\n'
     )
     command = ["run", str(file), "--results", str(tmp_path / "r"), "--quiet"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import sys
 import threading
 
 import msgspec
@@ -15,7 +14,6 @@ from polybench.engines.base import Weights
 from polybench.engines.fake.engine import STEP_SECONDS, FakeEngine
 from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.errors import EngineUnavailable
-from polybench.machine import load
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.measurements import AllocationProfile
@@ -26,11 +24,6 @@ CALLS_BEFORE_FAILURE = 4  # a worker's first steps and its warm-up; later calls 
 STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first timing block; only in a whole training
 MAX_HOG_BYTES = 1 << 30
 CALLS_BEFORE_HOG = 30  # in the first round, after the calibration block
-
-if (
-    "pytest" not in sys.modules
-):  # a command or a node that a test started: other tests use the cores, so it must not wait
-    load._WINDOW_SECONDS = 0.0
 
 
 class FaultyEngine(FakeEngine):

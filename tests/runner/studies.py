@@ -19,6 +19,7 @@ from polybench.storage.store import Store
 
 FAST: dict[str, Any] = {
     "data": "synthetic", "processes": 2, "rounds_per_process": 3, "steps_per_round": 5, "budget": 99.0, "timeout": 60.0,
+    "wait_idle": 0.0,
 }  # fmt: skip
 IMAGES = {"train": 2000, "test": 1000}
 

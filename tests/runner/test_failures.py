@@ -39,6 +39,7 @@ from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, run, 
 
 SHORTEST = [*FASTEST[4:], "--no-parity", "--no-metrics"]
 MANY_ROUNDS = ["--rounds-per-process", "100000", "--steps-per-round", "5", "--budget", "1h", "--processes", "3"]
+MANY_ROUNDS += ["--wait-idle", "0"]  # other tests use the cores
 
 
 @pytest.fixture(scope="module")

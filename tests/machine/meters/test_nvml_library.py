@@ -27,7 +27,19 @@ for index in range(pynvml.nvmlDeviceGetCount()):
     print((name, readings, failures, gpu.joules({{}}), gpu.used_bytes()))
 pynvml.nvmlShutdown()
 """
-COMPARE = ("compare", "--engines", "fake", "--devices", "cuda", "--data", "synthetic", "--quick", "--no-save")
+COMPARE = (
+    "compare",
+    "--engines",
+    "fake",
+    "--devices",
+    "cuda",
+    "--data",
+    "synthetic",
+    "--quick",
+    "--no-save",
+    "--wait-idle",
+    "0",
+)
 
 
 def run(environment: dict[str, str], *command: str) -> str:
