@@ -36,7 +36,7 @@ SPEC = SweepSpec(Study(engines=("fake", "fake+slow"), **FIELDS), {"batch_size": 
 COMMAND = [
     *("sweep", "--engines", "fake,fake+slow", "--batch-size", "8,16,32", "--data", "synthetic"),
     *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "5", "--budget", "99s", "--timeout", "60s"),
-    *("--no-parity", "--no-metrics", "--quiet"),
+    *("--no-parity", "--no-metrics", "--quiet", "--wait-idle", "0"),
 ]
 
 

@@ -28,17 +28,8 @@ for index in range(pynvml.nvmlDeviceGetCount()):
 pynvml.nvmlShutdown()
 """
 COMPARE = (
-    "compare",
-    "--engines",
-    "fake",
-    "--devices",
-    "cuda",
-    "--data",
-    "synthetic",
-    "--quick",
-    "--no-save",
-    "--wait-idle",
-    "0",
+    *("compare", "--engines", "fake", "--devices", "cuda", "--data", "synthetic"),
+    *("--quick", "--no-save", "--wait-idle", "0"),
 )
 
 
