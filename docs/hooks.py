@@ -117,7 +117,7 @@ def _commands() -> dict[str, list[_Command]]:
 
 
 def _command_list(panels: dict[str, list[_Command]]) -> str:
-    parts = ["# Commands", "`python -m polybench` is the same program. `--help` shows the same texts."]
+    parts = ["# Commands", "`python -m polybench` is the same program. `--help` and `--help-all` show the same texts."]
     for panel, commands in panels.items():
         rows = [(f"[`polybench {one.name}`]({one.name}.md)", one.summary) for one in commands]
         parts += [f"## {panel}", _table(("command", "does"), rows)]

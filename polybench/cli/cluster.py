@@ -10,7 +10,7 @@ import typer
 
 from polybench.cli.execute import find_checkpoint, run_and_render
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT_PANEL
+from polybench.cli.options import MEASUREMENT_PANEL, RARE
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
@@ -45,6 +45,7 @@ TargetOption = Annotated[
         rich_help_panel=MEASUREMENT_PANEL,
         show_default="this process",
     ),
+    RARE,
 ]
 """`--on` of commands that measure a study."""
 
@@ -55,6 +56,7 @@ UploadOption = Annotated[
         help="With --on ray://...: upload this polybench to nodes that lack it or have another version.",
         rich_help_panel=MEASUREMENT_PANEL,
     ),
+    RARE,
 ]
 """`--upload`, of commands with `--on`."""
 

@@ -128,6 +128,8 @@ class _ListedCommand(TyperCommand):
         else:
             program.command(self.name, cls=_Command, help=f"{self.help}\n\n{_paragraphs(function)}")(function)
         (command,) = typer.main.get_group(program).commands.values()
+        if isinstance(command, _Command):
+            command.rare_options = getattr(function, "rare_options", frozenset())
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
@@ -135,7 +137,16 @@ class _ListedCommand(TyperCommand):
 
 
 class _Command(TyperCommand):
-    """A command whose help shows no type of flags, which take no value."""
+    """A command whose help shows no type of flags, which take no value, and no rare options."""
+
+    rare_options: frozenset[str] = frozenset()
+    """Names of the options that its help leaves out; see `options.with_options`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        every = self.params
+        self.params = [param for param in every if param.name not in self.rare_options]
+        super().format_help(ctx, formatter)
+        self.params = every
 
     def get_params(self, ctx: Any) -> list[Any]:
         params = super().get_params(ctx)

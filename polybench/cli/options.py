@@ -2,7 +2,7 @@
 
 ADD AN OPTION: a field of schema.options.Study, and its row here. A row adds the help to a field and takes its
 type and default. A command gets rows by their names, with `with_options`: it is a function of records, and typer
-sees the rows instead.
+sees the rows instead. The help of a command with many options lists the common ones, `--help-all` the others too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 import typer
 
 from polybench.cli.completion import column_names, engine_names, model_names, one_of, several_of
-from polybench.cli.output import OutputOptions
+from polybench.cli.output import OutputOptions, echo
 from polybench.errors import BadInput, lookup_or_suggest, split_names, validation_problem
 from polybench.networks import MODELS
 from polybench.networks.optimizers import OPTIMIZERS
@@ -176,6 +176,8 @@ class Option(NamedTuple):
     """Default, of type `kind`."""
     read: Callable[[Any], Any]
     """Conversion from `kind` to the field's value."""
+    is_common: bool
+    """Listed by the `--help` of every command that has it."""
 
     def without_default(self, shown: str) -> Option:
         """Return the option with a default that depends on others, and what `--help` shows of it."""
@@ -199,6 +201,7 @@ def _option(
     kind: Any = None,
     read: Callable[[Any], Any] = _same,
     write: Callable[[Any], Any] = _same,
+    is_common: bool = False,
     **more: Any,
 ) -> Option:
     """Make a row of the table.
@@ -210,6 +213,7 @@ def _option(
         kind: type that typer parses; by default the field's type.
         read: conversion from `kind` to the field's value.
         write: the inverse, for the default.
+        is_common: whether `--help` lists it even if a command has many options.
         more: arguments of `typer.Option`.
     """
     hint = _HINTS.get(field, bool)
@@ -222,6 +226,7 @@ def _option(
         info=typer.Option(*(flags or [f"--{field.replace('_', '-')}"]), help=help, **more),
         default=None if default is None or default == {} else write(default),
         read=read,
+        is_common=is_common,
     )
 
 
@@ -243,6 +248,7 @@ WORKLOAD = _panel(
         kind=str,
         read=split_names,
         write=",".join,
+        is_common=True,
         autocompletion=several_of(engine_names),
     ),
     _option(
@@ -250,6 +256,7 @@ WORKLOAD = _panel(
         "Devices: cpu,cuda,cuda:1.",
         kind=str | None,
         read=split_names,
+        is_common=True,
         show_default="every device of this machine",
         autocompletion=several_of(lambda _: ("cpu", "cuda")),
     ),
@@ -265,6 +272,7 @@ WORKLOAD = _panel(
         "model",
         "Network: a name (list: polybench models), or a network file such as my_net.toml.",
         kind=str,
+        is_common=True,
         autocompletion=model_names,
     ),
     _option(
@@ -272,6 +280,7 @@ WORKLOAD = _panel(
         "Data set: cifar10, mnist, imdb, synthetic, or the path of an official archive, of its unpacked"
         " files, or of a folder with one subfolder of images per class. auto: the network's real data set if it"
         " is on disk, else synthetic.",
+        is_common=True,
         autocompletion=one_of(("auto", "synthetic", "cifar10", "mnist", "imdb")),
     ),
     _option(
@@ -280,7 +289,7 @@ WORKLOAD = _panel(
         " evaluation mode, as in inference.",
         "--pass",
     ),
-    _option("batch_size", "Images or sequences per step.", show_default=_MODEL_DEFAULT),
+    _option("batch_size", "Images or sequences per step.", is_common=True, show_default=_MODEL_DEFAULT),
     _option(
         "optimizer",
         f"Optimizer: {', '.join(OPTIMIZERS)}.",
@@ -307,6 +316,7 @@ WORKLOAD = _panel(
         "Precision: fp32, tf32 (CUDA only) or bf16, or a list such as fp32,bf16.",
         kind=str,
         read=parse_precision,
+        is_common=True,
         autocompletion=several_of(lambda _: get_args(Precision)),
     ),
     _option(
@@ -320,7 +330,12 @@ WORKLOAD = _panel(
         show_default="the number of threads",
     ),
     _option("augment", "Random flips and crops of the images, with --input pipeline.", "--augment"),
-    _option("threads", "Threads of every thread pool of every engine.", show_default="the usable physical cores"),
+    _option(
+        "threads",
+        "Threads of every thread pool of every engine.",
+        is_common=True,
+        show_default="the usable physical cores",
+    ),
     _option("force", f"Permission for more threads than {MAX_THREADS_PER_CORE} times the usable cores.", "--force"),
     _option(
         "replicas",
@@ -343,10 +358,10 @@ WORKLOAD = _panel(
 MEASUREMENT = _panel(
     MEASUREMENT_PANEL,
     _option("processes", "Fresh processes per configuration; confidence intervals are over processes."),
-    _option("quick", f"One process and at most {QUICK_BUDGET:g} s of timing, without a verdict."),
+    _option("quick", f"One process and at most {QUICK_BUDGET:g} s of timing, without a verdict.", is_common=True),
     _option("rounds_per_process", "Rounds per process.", show_default="as many as --margin and --budget allow"),
     _option("steps_per_round", "Timed steps per round.", show_default="as many as take half a second"),
-    _option("epochs", "Whole epochs to train as well, once per seed.", show_default="none"),
+    _option("epochs", "Whole epochs to train as well, once per seed.", is_common=True, show_default="none"),
     _option("accuracy", "Evaluation on the test set after each epoch (1 epoch without --epochs).", "--accuracy"),
     _option(
         "target_accuracy", "Test accuracy to train to, such as 0.60; reports the time to reach it.", kind=float | None
@@ -376,6 +391,7 @@ MEASUREMENT = _panel(
     _option(
         "wait_idle",
         "Total time to wait for an idle machine, before the rounds of a process and after interference.",
+        is_common=True,
         parser=parse_idle_wait,
         metavar="TIME",
         write="{:g}s".format,
@@ -431,12 +447,13 @@ OUTPUT = _panel(
         autocompletion=several_of(column_names),
     ),
     _option("published", "Print the published numbers that a study file refers to below the table.", "--published"),
-    _option("format", f"Format: {', '.join(FORMATS)}.", autocompletion=one_of(FORMATS.names)),
+    _option("format", f"Format: {', '.join(FORMATS)}.", is_common=True, autocompletion=one_of(FORMATS.names)),
     _option(
         "output",
         f"File to write instead of standard output; {', '.join(FORMAT_BY_SUFFIX)} choose the format.",
         "--output",
         "-o",
+        is_common=True,
     ),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data folder"),
     _option("save", "Save the study.", "--save/--no-save"),
@@ -582,6 +599,25 @@ _RECORDS: dict[Any, tuple[tuple[str, ...], Callable[..., Any]]] = {
 }
 """Type of a parameter -> its fields, and the function that builds it from the given ones."""
 
+MAX_LISTED = 15
+"""Options that `--help` lists; commands with more of them list the common ones, and have `--help-all`."""
+
+RARE = "rare"
+"""Marks, in its annotation, an option of a command's own that is not common."""
+
+
+def _print_whole_help(context: typer.Context, requested: bool) -> None:
+    if requested:
+        context.command.rare_options = frozenset()  # type: ignore[attr-defined]  # see commands.Command
+        echo(context.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = "help_all"
+_HelpAll = Annotated[
+    bool, typer.Option("--help-all", callback=_print_whole_help, is_eager=True, help="Show all options and exit.")
+]
+
 _OWN_OPTIONS: dict[Any, Callable[..., Any]] = {Filters: parse_filters}
 """Type of a parameter -> the function that builds it, whose parameters are options outside the table."""
 
@@ -591,7 +627,8 @@ def with_options(*names: str) -> Callable[[Command], Command]:
 
     The value of each option goes to the parameter of its name, or into the field of its name in a parameter
     that is a Study, OutputOptions or Overrides. Overrides have no defaults. A parameter of type Filters adds
-    the options of `parse_filters`. Own options with a help panel follow those of the table.
+    the options of `parse_filters`. Own options with a help panel follow those of the table. The attribute
+    `rare_options` has the names of options that only `--help-all` lists.
     """
 
     def decorate(function: Command) -> Command:
@@ -612,6 +649,7 @@ def with_options(*names: str) -> Callable[[Command], Command]:
 
         @functools.wraps(function)
         def command(**values: Any) -> None:
+            values.pop(_HELP_ALL, None)
             if "format" in values:
                 values["format"] = values["format"] or format_of(values.get("output"))
             parsed = [(row, values.pop(row.field)) for row in rows]
@@ -630,6 +668,14 @@ def with_options(*names: str) -> Callable[[Command], Command]:
         parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
         parameters += [_parameter(row, has_overrides=has_overrides) for row in rows]
         parameters.sort(key=_has_panel_of_its_own)
+        rare = frozenset(parameter.name for parameter in parameters if _is_rare(parameter))
+        if len(parameters) <= MAX_LISTED:
+            rare = frozenset()
+        elif rare:
+            parameters.append(
+                inspect.Parameter(_HELP_ALL, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_HelpAll)
+            )
+        command.rare_options = rare  # type: ignore[attr-defined]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
@@ -640,6 +686,12 @@ def with_options(*names: str) -> Callable[[Command], Command]:
         return parameter.name not in names and any(panels)
 
     return decorate
+
+
+def _is_rare(parameter: inspect.Parameter) -> bool:
+    """Return True for an option that only `--help-all` lists; own options have the table's row of their name."""
+    row = OPTIONS.get(parameter.name)
+    return RARE in getattr(parameter.annotation, "__metadata__", ()) if row is None else not row.is_common
 
 
 def _parameter(row: Option, *, has_overrides: bool) -> inspect.Parameter:

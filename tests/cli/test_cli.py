@@ -63,7 +63,7 @@ def test_a_folder_that_is_not_utf8_is_an_error_before_measuring(
             },
         ),
         (
-            ["compare", "--help"],
+            ["compare", "--help-all"],
             {"Workload": ["--engines"], "Measurement": ["--upload", "--margin"], "Output": ["--format"]},
         ),
     ],

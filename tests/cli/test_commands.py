@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from polybench.cli import app
+from polybench.cli.options import MAX_LISTED, OPTIONS
 from tests.commands import printed
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,39 @@ LISTED = typer.main.get_command(app).commands
 COMMANDS = dict(commands({name: listed.load() for name, listed in LISTED.items()}))
 PAGES = " ".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
 TESTS = " ".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
+
+
+COMMON = "engines devices model data batch-size precision threads quick wait-idle epochs format output"
+"""Options of `compare` that people use."""
+
+
+def help_of(name: str, *, whole: bool) -> str:
+    is_short = any(param.name == "help_all" for param in COMMANDS[name].params)
+    return printed(*name.split(), "--help-all" if whole and is_short else "--help")
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"^│ \*? *--([\w-]+)", text, re.MULTILINE)) - {"help", "help-all"}
+
+
+def test_help_of_compare_lists_the_common_options_and_help_all_every_option() -> None:
+    assert options_in(help_of("compare", whole=False)) == set(COMMON.split())
+    every = options_in(help_of("compare", whole=True))
+    assert {*COMMON.split(), "margin", "on", "upload", "quiet", "env"} < every
+    assert "inject-delay" not in every  # for tests
+    assert len(every) == sum(not param.hidden for param in COMMANDS["compare"].params) - 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_few_options_or_the_common_ones_and_those_of_the_command_itself(name: str) -> None:
+    shown, every = (options_in(help_of(name, whole=whole)) for whole in (False, True))
+    assert shown <= every
+    assert len(shown) <= 20, f"polybench {name}: too many options; see RARE in cli/options.py"
+    if shown != every:
+        assert len(every) > MAX_LISTED
+        common = {*COMMON.split()}
+        assert shown & common == every & common
+        assert not (shown - common) & {field.replace("_", "-") for field in OPTIONS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -51,6 +85,6 @@ def test_every_command_is_documented_and_tested(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_that_may_be_repeated_show_the_form_of_a_value(name: str) -> None:
-    shown = printed(*name.split(), "--help")
+    shown = help_of(name, whole=True)
     wrong = re.findall(r"--[\w-]+.*<list\[", shown)
     assert not wrong, f"polybench {name}: give the option a metavar, such as NAME=PATH"
