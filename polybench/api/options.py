@@ -14,7 +14,7 @@ from polybench.importer import import_model
 from polybench.networks.model import Model
 from polybench.planning.study_file import with_network
 from polybench.runner.progress import CallbackProgress, NullProgress, Progress
-from polybench.schema.options import RENAME, Study, reject_unused_environments
+from polybench.schema.options import Study, reject_unused_environments
 
 
 class Options(TypedDict, total=False):
@@ -29,7 +29,7 @@ class Options(TypedDict, total=False):
     model: str | Model | Any
     """A module of PyTorch or a model of Keras as well, see `import_model`."""
     data: str
-    pass_: str
+    inference: bool
     batch_size: int | None
     optimizer: str | None
     learning_rate: float | None
@@ -94,7 +94,7 @@ def build_study(options: Options) -> Study:
         if name not in Study.__struct_fields__:
             lookup_or_suggest(name, public, "option")
     fields: dict[str, Any] = {
-        RENAME.get(name, name): split_names(value) if name in _COMMA_SEPARATED and isinstance(value, str) else value
+        name: split_names(value) if name in _COMMA_SEPARATED and isinstance(value, str) else value
         for name, value in options.items()
     }
     if not isinstance(model := fields.get("model", ""), str | Model):

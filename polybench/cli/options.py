@@ -30,7 +30,6 @@ from polybench.schema.metadata import Tag
 from polybench.schema.options import (
     MAX_THREADS_PER_CORE,
     QUICK_BUDGET,
-    RENAME,
     Precision,
     Study,
     environments_of,
@@ -284,10 +283,9 @@ WORKLOAD = _panel(
         autocompletion=one_of(("auto", "synthetic", "cifar10", "mnist", "imdb")),
     ),
     _option(
-        "pass_",
-        "Part of a step to measure. training: forward pass, backward pass and update; forward: only the logits, in"
-        " evaluation mode, as in inference.",
-        "--pass",
+        "inference",
+        "Measurement of the forward pass alone: the logits of a batch in evaluation mode, instead of a training step.",
+        "--inference",
     ),
     _option("batch_size", "Images or sequences per step.", is_common=True, show_default=_MODEL_DEFAULT),
     _option(
@@ -536,19 +534,18 @@ def parse_filters(
 def make_study(**fields: Any) -> Study:
     """Make a study of fields; raise BadInput that names the option for a value outside its range."""
     try:
-        study = _with_network(msgspec.convert({RENAME.get(name, name): fields[name] for name in fields}, Study))
+        study = _with_network(msgspec.convert(fields, Study))
         reject_unused_environments(study)
         return study
     except msgspec.ValidationError as error:
         text = str(error)
         match = re.search(r"\$\.(\w+)", text)
         field = match[1] if match else ""
-        field = next((name for name, encoded in RENAME.items() if encoded == field), field)
         words = get_args(get_type_hints(Study).get(field))
         given = fields.get(field)
         if "enum" in text and given not in words:  # the field accepts a few words only
-            lookup_or_suggest(str(given), dict.fromkeys(words), RENAME.get(field, field))
-        option = f"--{RENAME.get(field, field).replace('_', '-')}" if field else "the study"
+            lookup_or_suggest(str(given), dict.fromkeys(words), field)
+        option = f"--{field.replace('_', '-')}" if field else "the study"
         raise BadInput(f"{option}: {validation_problem(error)}") from error
     except UnicodeEncodeError as error:
         raise BadInput(f"invalid name {error.object!r}: expected UTF-8 text") from error

@@ -115,10 +115,8 @@ def resolve(study: Study) -> Plan:
         known = engine_spec(configuration).variants | ALLOCATOR_VARIANTS
         for variant in configuration.variants:
             lookup_or_suggest(variant, known, f"variant of {configuration.engine}")
-            if study.pass_ == "forward" and known[variant].training_only:
-                raise BadInput(
-                    f"--pass forward: {configuration.engine}+{variant} changes training only: omit +{variant}"
-                )
+            if study.inference and known[variant].training_only:
+                raise BadInput(f"--inference: {configuration.engine}+{variant} changes training only: omit +{variant}")
         if len(set(configuration.variants)) < len(configuration.variants):
             raise BadInput(f"{configuration.name} repeats a variant")
         resolve_environment(configuration, engine_spec(configuration), study.env)
@@ -136,7 +134,7 @@ def resolve(study: Study) -> Plan:
         dataset=study.data,
         batch_size=study.batch_size or model.batch_size,
         # Without state or schedule: a forward pass has no optimizer, and no engine allocates anything for this one.
-        optimizer=_optimizer(study, model) if study.pass_ == "training" else OPTIMIZERS["sgd"],
+        optimizer=OPTIMIZERS["sgd"] if study.inference else _optimizer(study, model),
         precision=study.precisions[0],
         threads=threads,
         input=study.input,
@@ -147,7 +145,7 @@ def resolve(study: Study) -> Plan:
         if study.loader_workers is None
         else study.loader_workers,
         augment=study.augment,
-        pass_=study.pass_,
+        pass_="forward" if study.inference else "training",
     )
     _check_replicas(study.replica_counts, workload, devices)
     return Plan(study, model, workload, grid, _pinned(threads) if study.pin_cpus else ())

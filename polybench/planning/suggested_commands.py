@@ -22,7 +22,7 @@ from polybench.schema.study import StudyDocument
 OWN_DATA = "own data"
 """The data set of such a study: `OWN_DATA` in `julia/src/document.jl`."""
 _DEFAULTS = msgspec.structs.asdict(Study())
-_OPTION_NAMES = {"pass_": "pass", "injected_delays": "inject_delay", "prices": "price"}
+_OPTION_NAMES = {"injected_delays": "inject_delay", "prices": "price"}
 
 _NOT_FOR_LAYERS = (
     "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "target_loss", "metrics", "prices",

@@ -76,7 +76,7 @@ _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
 RENAME = {"pass_": "pass"}
-"""Field -> name in documents and study files, which is a keyword of Python."""
+"""Field -> name in documents, which is a keyword of Python."""
 
 
 class EngineName(NamedTuple):
@@ -174,7 +174,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "/".join(filter(None, parts)) + repeat
 
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False, rename=RENAME):
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
     """A grid of configurations and the way to measure them. Durations are in seconds.
 
     `None` means a derived value: declared by the model, available on this machine, or allowed by the budget.
@@ -189,7 +189,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     model: str | Model = "lenet"
     """A name, or the network itself if it came from a user's file."""
     data: str = "auto"
-    pass_: Pass = "training"
+    inference: bool = False
+    """Measure the forward pass alone."""
     batch_size: Count | None = None
     optimizer: str | None = None
     learning_rate: Rate | None = None
@@ -266,14 +267,14 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         """Reject two targets, and what a forward pass does not use."""
         if self.target_accuracy is not None and self.target_loss is not None:
             raise BadInput("--target-accuracy and --target-loss: a training has one target; omit one of them")
-        if self.pass_ == "training":
+        if not self.inference:
             return
         training = ("optimizer", "learning_rate", "momentum", "weight_decay", "lr_schedule")
         for name in (*training, "epochs", "accuracy", "target_accuracy", "target_loss"):
             if getattr(self, name) not in (None, False):
-                raise BadInput(f"--pass forward does not train: omit --{name.replace('_', '-')}")
+                raise BadInput(f"--inference does not train: omit --{name.replace('_', '-')}")
         if self.replica_counts != (1,):
-            raise BadInput("--pass forward has no gradients that replicas could exchange: omit --replicas")
+            raise BadInput("--inference has no gradients that replicas could exchange: omit --replicas")
 
     def _check_environments(self) -> None:
         for name in self.env:

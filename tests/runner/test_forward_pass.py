@@ -35,7 +35,7 @@ from tests.runner.studies import FAST, run
 
 @functools.cache
 def measured_forward_pass() -> StudyDocument:
-    return run("fake", "fake+slow", pass_="forward")
+    return run("fake", "fake+slow", inference=True)
 
 
 def test_a_study_measures_and_saves_the_forward_pass() -> None:
@@ -47,7 +47,7 @@ def test_a_study_measures_and_saves_the_forward_pass() -> None:
     assert (document.settings.pass_, result.workload.pass_, result.losses) == ("forward", "forward", [])
     assert document.settings.optimizer.name == "sgd"
     assert msgspec.json.decode(to_json(document))["settings"]["pass"] == "forward"
-    assert measured_study(document).pass_ == "forward"
+    assert measured_study(document).inference is True
 
 
 def test_titles_and_sentences_name_the_forward_pass() -> None:
@@ -79,7 +79,7 @@ def test_a_saved_study_is_listed_with_its_pass_and_not_compared_with_training() 
 
 def test_an_engine_without_the_forward_pass_is_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "older", msgspec.structs.replace(ENGINES["fake"], forward_pass=False))
-    result = run("older", pass_="forward").results[0]
+    result = run("older", inference=True).results[0]
     assert result.status == "unavailable"
     assert result.reason == "this engine does not have the forward pass yet"
     assert str(result.hint).startswith("use an engine that has it: ")
@@ -94,29 +94,27 @@ def test_an_engine_without_the_forward_pass_is_a_row_that_says_so(monkeypatch: p
 )  # fmt: skip
 def test_options_of_training_are_refused(option: dict[str, Any]) -> None:
     (name,) = option
-    with pytest.raises(BadInput, match=f"--pass forward .*: omit --{name.replace('_', '-')}$"):
-        Study(engines=("fake",), pass_="forward", **option)
+    with pytest.raises(BadInput, match=f"--inference .*: omit --{name.replace('_', '-')}$"):
+        Study(engines=("fake",), inference=True, **option)
 
 
 @pytest.mark.parametrize("engine", ["torch+foreach", "tf+keras_fit", "flux+train", "flux+enzyme"])
 def test_variants_that_change_only_training_are_refused(engine: str) -> None:
     with pytest.raises(BadInput, match=rf"{re.escape(engine)} changes training only: omit \+"):
-        resolve(Study(engines=(engine,), pass_="forward"))
+        resolve(Study(engines=(engine,), inference=True))
 
 
-def test_study_files_and_options_name_the_pass() -> None:
-    given = make_study(engines=("fake",), pass_="forward")
-    assert parse('engines = ["fake"]\npass = "forward"', "study.toml") == given
-    assert command_line("compare", given) == "polybench compare --engines fake --pass forward"
+def test_study_files_and_options_name_inference() -> None:
+    given = make_study(engines=("fake",), inference=True)
+    assert parse('engines = ["fake"]\ninference = true', "study.toml") == given
+    assert command_line("compare", given) == "polybench compare --engines fake --inference"
     assert command_line("layers", for_layers(given, measured_forward_pass().results[:1]) or Study()).endswith(
-        "--pass forward"
+        "--inference"
     )
-    with pytest.raises(BadInput, match="unknown pass 'backward'; passes are: forward, training"):
-        make_study(pass_="backward")
 
 
 def test_layers_of_the_forward_pass_have_only_forward_operations() -> None:
-    document = run_layers(Study(engines=("fake",), pass_="forward", **FAST), NullProgress())
+    document = run_layers(Study(engines=("fake",), inference=True, **FAST), NullProgress())
     rows = document.configurations[0].rows
     assert len(rows) > 3
     assert {row.operation for row in rows} == {"forward"}
