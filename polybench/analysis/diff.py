@@ -10,25 +10,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from polybench.analysis.repetitions import Repetitions
-from polybench.analysis.verdicts import DIFFERENCES, judge, largest_change
+from polybench.analysis.verdicts import DIFFERENCES, judge
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema import units
 from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo
 from polybench.schema.metadata import Host
-from polybench.schema.options import RENAME
-from polybench.schema.result import Interval, Result
+from polybench.schema.options import RENAME, Study
+from polybench.schema.result import Interval, Result, largest_change
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange, combine, difference_of_shifts, log_ratio_change
 from polybench.stats.statistics import process_log_means, process_means, q_values
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.summaries import StudySummary
 
-TOLERANCE = 0.02
-"""Relative change of a step time that counts as no difference.
-
-Fresh processes of one program differ by several percent, and a machine differs somewhat less from hour to
-hour. Smaller differences rarely matter."""
-
+TOLERANCE = Study().tolerance
+"""Smallest difference of step times that is named, as in a study: a verdict needs an interval besides."""
 
 WORKLOAD = (
     *("pass_", "model", "dataset", "batch_size", "optimizer", "precision", "threads", "input", "loader_workers"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from polybench.schema import units
 from polybench.schema.analyses import Verdict
-from polybench.schema.result import Interval
+from polybench.schema.result import Interval, largest_change
 
 DIFFERENCES: tuple[Verdict, ...] = ("faster", "slower")
 
@@ -48,12 +48,6 @@ def meets(verdict: Verdict, ratio: float, interval: Interval | None, conditions:
 def change(ratio: float) -> float:
     """Return the relative change of the step time."""
     return abs(1 / ratio - 1)
-
-
-def largest_change(interval: Interval) -> float:
-    """Return the largest relative change that an interval of a speed ratio contains."""
-    low, high = interval
-    return max(high, 1 / low) - 1
 
 
 def _describe(ratio: float) -> str:

@@ -71,7 +71,7 @@ def diff(
     Args:
         a: a result, or an argument of `load`.
         b: the same.
-        tolerance: largest change, as a fraction, that does not count as a difference.
+        tolerance: smallest difference of step times, as a fraction, that verdicts name.
         same_machine: both host names belong to the same machine, as with containers.
     """
     _check(tolerance)
@@ -108,7 +108,7 @@ def history(
     Args:
         versions: `{"torch": "2.13"}` matches 2.13.0 and 2.13.1.
         tags: a study must have all of them.
-        tolerance: largest change, as a fraction, that does not count as a change point.
+        tolerance: smallest difference of step times, as a fraction, that verdicts and change points name.
     """
     _check(tolerance)
     for name in query:

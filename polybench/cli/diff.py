@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from polybench.cli.completion import saved
-from polybench.cli.options import TableFormat, Tolerance, parse_fraction, with_options
+from polybench.cli.options import TableFormat, parse_fraction, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, width, write
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import render
@@ -17,12 +17,12 @@ _ID = "an ID, a unique prefix, `last`, or the path of a JSON file"
 _CONDITIONS = ("slower", "faster")
 
 
-@with_options("output", "results")
+@with_options("tolerance", "output", "results")
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=f"Old study: {_ID}.", autocompletion=saved("study"))],
     b: Annotated[str, typer.Argument(metavar="B", help=f"New study: {_ID}.", autocompletion=saved("study"))],
     options: OutputOptions,
-    tolerance: Tolerance = "2%",  # type: ignore[assignment]  # typer parses it
+    tolerance: float,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(

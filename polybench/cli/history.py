@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polybench.cli.options import TableFormat, Tolerance, with_options
+from polybench.cli.options import TableFormat, with_options
 from polybench.cli.output import check_writable, width, write
 from polybench.render import render
 from polybench.storage.summaries import Filters
 
 
-@with_options("output", "results")
+@with_options("tolerance", "output", "results")
 def history(
     filters: Filters,
-    tolerance: Tolerance = "2%",  # type: ignore[assignment]  # typer parses it
+    tolerance: float,
     results: Path | None = None,
     output: Path | None = None,
     format: TableFormat = "table",

@@ -374,7 +374,7 @@ MEASUREMENT = _panel(
     ),
     _option(
         "tolerance",
-        "Smallest difference of step times that sentences name.",
+        "Smallest difference of step times that sentences and verdicts name.",
         parser=parse_fraction,
         metavar="PERCENT",
         write="{:.0%}".format,
@@ -490,15 +490,6 @@ def format_option(names: Iterable[str], check: Callable[[str], str] | None = Non
 
 TableFormat = Annotated[str, format_option(FORMATS, check_format)]
 TableOrJson = Annotated[str, format_option(("table", "json"))]
-Tolerance = Annotated[
-    float,
-    typer.Option(
-        "--tolerance",
-        help="Change of the step time that still counts as no difference.",
-        parser=parse_fraction,
-        metavar="PERCENT",
-    ),
-]
 
 
 def parse_filters(

@@ -19,6 +19,7 @@ from polybench.schema.result import (
     Result,
     busy_hint,
     busy_reason,
+    largest_change,
 )
 from polybench.schema.study import StudyDocument
 
@@ -159,9 +160,12 @@ def _no_difference(names: str, comparison: Comparison, tolerance: float) -> str 
     """State that two configurations do not differ, or hardly; None for a difference worth naming."""
     assert comparison.ci95 is not None  # otherwise it is inconclusive
     ratio = f"ratio {units.format_with_ci(comparison.speedup, comparison.ci95)}"
+    smallest = units.format_percent(tolerance)
+    if largest_change(comparison.ci95) <= tolerance:
+        return f"{names} differ by less than {smallest}: {ratio}."
     if comparison.is_significant:
         is_small = abs(math.log(comparison.speedup)) < math.log1p(tolerance)
-        return f"{names} differ by less than {units.format_percent(tolerance)}: {ratio}." if is_small else None
+        return f"polybench cannot tell whether {names} differ by more than {smallest}: {ratio}." if is_small else None
     low, high = comparison.ci95
     corrected = "" if low <= 1 <= high else ", not significant among this number of comparisons"
     return f"No significant difference between {names}: {ratio}{corrected}."

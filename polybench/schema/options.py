@@ -217,7 +217,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     margin: Fraction = 0.05
     """Requested margin of error of each speed-up: the half width of its interval, as a fraction."""
     tolerance: Fraction = 0.01
-    """Smallest difference of step times that sentences name, as a fraction."""
+    """Smallest difference of step times that sentences and verdicts name, as a fraction."""
     epochs: Count | None = None
     accuracy: bool = False
     target_accuracy: Annotated[float, Meta(gt=0, lt=1)] | None = None

@@ -160,6 +160,12 @@ class Comparison(msgspec.Struct, frozen=True):
         return not low <= 1 <= high
 
 
+def largest_change(interval: Interval) -> float:
+    """Return the largest relative change that an interval of a speed ratio contains."""
+    low, high = interval
+    return max(high, 1 / low) - 1
+
+
 def busy_reason(interference: Interference, programs: Sequence[str]) -> str:
     """Return why a configuration without a quiet timing block has no step time."""
     if interference.is_mostly_steal:

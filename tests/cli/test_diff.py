@@ -46,7 +46,7 @@ def test_the_text_lists_changes_and_then_verdicts() -> None:
     assert torch.split()[:3] == ["torch/cpu", "10.0", "ms"]
     assert torch.endswith("slower")
     assert tf.endswith("cannot tell")
-    assert "1 slower, 1 cannot tell; tolerance 2%" in result.stdout
+    assert "1 slower, 1 cannot tell; tolerance 1%" in result.stdout
 
 
 def test_json_and_csv_have_ratio_interval_and_changes() -> None:
