@@ -90,7 +90,7 @@ PANELS: dict[str, dict[str, CommandSpec]] = {
         "columns": CommandSpec(
             "List the columns of a study's table: unit, direction of improvement, groups and description."
         ),
-        "doctor": CommandSpec("Check this machine: engines, variants, devices, meters, background load and data."),
+        "doctor": CommandSpec("Check this machine and say what to do first: engines, devices, meters, load and data."),
         "setup": CommandSpec("Install what an engine needs in addition to its Python package.", "setup:app"),
         "data": CommandSpec("Download, verify or locate CIFAR-10.", "data:app"),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -12,6 +13,8 @@ from polybench.cli.options import MEASUREMENT_PANEL, TableOrJson
 from polybench.cli.output import echo
 from polybench.machine import interrupts
 from polybench.schema import units
+from polybench.schema.options import Study
+from polybench.schema.result import BUSY_HINT, STEAL_HINT
 
 if TYPE_CHECKING:
     from polybench.cluster.doctor import ClusterDiagnosis
@@ -43,41 +46,70 @@ def doctor(
     """
     import msgspec
 
-    from polybench.runner.doctor import diagnose, examine, has_working_engine
+    from polybench.runner.doctor import diagnose, has_working_engine
 
     reject_upload(on, upload=upload)
     if on is not None:
         diagnose_cluster(on, format, upload=upload, show_all=show_all)
-    engines: Report = {}
+    report = diagnose() if format == "json" else diagnose(_report_engine)
+    shown = report if show_all else without_internal_engines(report)
     if format == "json":
-        report = diagnose()
-        engines = report["engines"]
-        echo(msgspec.json.encode(report if show_all else without_internal_engines(report)).decode())
+        echo(msgspec.json.encode(shown).decode())
     else:
-        for section, content in examine():
-            if section == "engines":
-                engines |= content
-            shown = {section: content}
-            if section == "engines" and not show_all:
-                shown = without_internal_engines(shown)
-            for line in _lines(section, shown[section]):
-                echo(line)
+        sections = ("machine", "data", "cache", "meters", "engines")
+        for line in [*_what_to_do(report), "", *chain(*(_lines(name, shown[name]) for name in sections))]:
+            echo(line)
         echo("\ndescriptions of variants, networks and columns: polybench engines, models, columns")
-    raise typer.Exit(0 if has_working_engine({"engines": engines}) else 4)
+    raise typer.Exit(0 if has_working_engine(report) else 4)
+
+
+def _report_engine(section: str, content: Any) -> None:
+    """Name on standard error each engine that was examined: starting them takes most of the time."""
+    if section == "engines":
+        for name in without_internal_engines({"engines": content})["engines"]:
+            echo(f"checked {name}", err=True)
+
+
+def _what_to_do(report: Report) -> list[str]:
+    """List what to do before measuring, the most important first, then the command that measures.
+
+    Meters are not needed for that: their section has what to do about them.
+    """
+    machine, engines = report["machine"], without_internal_engines(report)["engines"]
+    steps: list[tuple[str, str]] = []
+    if not machine["idle"]:
+        steps.append(("machine", f"{_load_hint(machine)} ({_load(machine)})"))
+    first = sorted(engines, key=lambda name: name not in Study().engines)
+    steps += [
+        (name, f"{engines[name]['hint']} ({engines[name]['reason']})") for name in first if not engines[name]["runs"]
+    ]
+    if not report["data"]["cifar10"]:
+        steps.append(("data", "polybench data fetch (CIFAR-10 is missing; studies use synthetic images)"))
+    if working := [name for name in first if engines[name]["runs"]]:
+        wanted = [name for name in working if name in Study().engines] or working
+        steps.append(("measure", f"polybench compare --engines {','.join(wanted)}"))
+    size = max((len(name) for name, _ in steps), default=0)
+    return ["What to do first:", *(f"  {name:<{size}}  {text}" for name, text in steps)]
+
+
+def _load_hint(machine: dict[str, Any]) -> str:
+    is_mostly_steal = machine["steal_percent"] > machine["other_cpu_percent"]
+    return STEAL_HINT if is_mostly_steal else BUSY_HINT
+
+
+def _load(machine: dict[str, Any]) -> str:
+    return f"other programs {machine['other_cpu_percent']:.0f} % of a core, hypervisor {machine['steal_percent']:.0f} %"
 
 
 def _lines(section: str, content: Any) -> list[str]:
-    """Describe a section of the report; the machine comes a second time, with its load."""
+    """Describe a section of the report."""
     lines: list[str] = []
-    if section == "machine" and "idle" in content:
-        load = "idle" if content["idle"] else "BUSY: stop other programs before measuring"
-        others = f"other programs {content['other_cpu_percent']:.0f} % of a core"
-        lines = ["", f"load     {load} ({others}, hypervisor {content['steal_percent']:.0f} %)"]
-    elif section == "machine":
+    if section == "machine":
         free, memory = (units.format_bytes(content[key]) for key in ("available_memory_bytes", "memory_bytes"))
         lines = [
             f"machine  {content['cpu']}, {content['cores']} cores, {content['usable_threads']} usable threads",
             f"         {free} of {memory} memory free; {content['os']}, Python {content['python']}",
+            f"load     {'idle' if content['idle'] else 'BUSY'} ({_load(content)})",
             f"gpus     {', '.join(content['gpus']) or 'none: no NVIDIA driver'}",
         ]
     elif section == "data":
@@ -88,9 +120,9 @@ def _lines(section: str, content: Any) -> list[str]:
         lines = [f"cache    {units.format_bytes(content['bytes'])}; empty it with: rm -r {content['folder']}"]
     elif section == "meters":
         texts = map(_meter_text, content)
-        lines = [*(f"{'' if number else 'meters':<8} {text}" for number, text in enumerate(texts)), ""]
+        lines = [f"{'' if number else 'meters':<8} {text}" for number, text in enumerate(texts)]
     elif section == "engines":
-        lines = [line for name, entry in content.items() for line in _engine_lines(name, entry)]
+        lines = ["", *chain(*(_engine_lines(name, entry) for name, entry in content.items()))]
     return lines
 
 
@@ -110,8 +142,6 @@ def _engine_lines(name: str, entry: dict[str, Any]) -> list[str]:
     lines = [f"{name:<10} runs     {versions} on {', '.join(entry['devices'])}"]
     if build:
         lines.append(f"{indent}{build}")
-    if entry.get("cuda"):
-        lines.append(f"{indent}CUDA: {entry['cuda']}")
     installed = [variant for variant, status in entry["variants"].items() if status["installed"]]
     if installed:
         lines.append(f"{indent}variants: {', '.join(installed)}")

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,11 @@ Report = dict[str, Any]
 """The JSON of `doctor --format json`."""
 
 
-def diagnose() -> Report:
-    """Examine this machine; takes several seconds of CPU time."""
+def diagnose(on_section: Callable[[str, Any], object] = lambda *_: None) -> Report:
+    """Examine this machine, and pass each section as soon as it is known; takes several seconds of CPU time."""
     report: Report = {"engines": {}}
     for section, content in examine():
+        on_section(section, content)
         report[section] = report.get(section, {}) | content if isinstance(content, dict) else content
     report["engines"] = {name: report["engines"][name] for name in sorted(report["engines"], key=_table_order)}
     return report

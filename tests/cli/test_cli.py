@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import typer
@@ -219,21 +219,74 @@ def test_dry_run_prints_the_configurations(run: Run) -> None:
     assert result.stdout.split() == ["torch/cpu", "torch/cpu#2", "tf+xla/cpu"]
 
 
-def test_doctor_prints_each_engine_as_soon_as_it_is_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+RUNS = {"runs": True, "versions": {"torch": "2.9"}, "build": {}, "devices": ["cpu"], "variants": {}}
+LACKS_TF = {"runs": False, "reason": "tensorflow is not installed", "hint": "pip install tensorflow"}
+LACKS_JULIA = {"runs": False, "reason": "Julia is not installed", "hint": "polybench setup flux"}
+
+
+def test_doctor_reports_each_engine_as_soon_as_it_is_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
-    monkeypatch.setattr(importlib.import_module("polybench.cli.doctor"), "echo", printed.append)
+    monkeypatch.setattr(importlib.import_module("polybench.cli.doctor"), "echo", lambda text, **_: printed.append(text))
 
     def probe() -> Iterator[tuple[str, dict[str, object]]]:
-        assert any(line.startswith("machine ") for line in printed)
-        yield "tf", {"runs": False, "reason": "tensorflow is not installed", "hint": "pip install tensorflow"}
-        assert printed[-2:] == [
-            "tf         missing  tensorflow is not installed",
-            "                    fix it with: pip install tensorflow",
-        ]
+        yield "tf", LACKS_TF
+        assert printed == ["checked tf"]
+        yield "reference", RUNS
+        assert printed == ["checked tf"]
 
     monkeypatch.setattr(doctor, "probe_engines", probe)
     assert run("doctor").returncode == 4
-    assert printed[-2].startswith("load     ")
+    assert printed[1] == "What to do first:"
+
+
+def examined(
+    engines: dict[str, Any], other: float = 2, steal: float = 1, *, idle: bool = True, cifar10: bool = True
+) -> list[tuple[str, Any]]:
+    """Return the sections of the report of a machine."""
+    machine = {
+        "cpu": "a CPU", "cores": 2, "usable_threads": 2, "memory_bytes": 1 << 33, "available_memory_bytes": 1 << 32,
+        "gpus": [], "os": "Linux", "python": "3.12",
+    }  # fmt: skip
+    return [
+        ("machine", machine),
+        ("data", {"folder": "/data", "cifar10": cifar10, "results": "/results"}),
+        ("cache", {"folder": "/cache", "bytes": 0}),
+        ("meters", [{"available": False, "meter": "energy", "reason": "no permission", "hint": "sudo chmod a+r x"}]),
+        *(("engines", {name: entry | {"cuda": "never ran on a GPU"}}) for name, entry in engines.items()),
+        ("machine", {"other_cpu_percent": other, "steal_percent": steal, "idle": idle}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "steal", "hint"), [(90, 1, "stop other programs"), (9, 80, "measure when the host is idle")]
+)
+def test_doctor_begins_with_what_to_do(
+    other: float, steal: float, hint: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = {"jax": RUNS, "keras": LACKS_TF, "reference": RUNS, "torch": RUNS, "flux": LACKS_JULIA}
+    sections = examined(engines, other, steal, idle=False, cifar10=False)
+    monkeypatch.setattr(doctor, "examine", lambda: sections)
+    lines = run("doctor").stdout.splitlines()
+    wait = "or let polybench wait: polybench compare --wait-idle 60s"
+    assert lines[:7] == [
+        "What to do first:",
+        f"  machine  {hint}, {wait} (other programs {other} % of a core, hypervisor {steal} %)",
+        "  flux     polybench setup flux (Julia is not installed)",
+        "  keras    pip install tensorflow (tensorflow is not installed)",
+        "  data     polybench data fetch (CIFAR-10 is missing; studies use synthetic images)",
+        "  measure  polybench compare --engines torch",
+        "",
+    ]
+    assert f"load     BUSY (other programs {other} % of a core, hypervisor {steal} %)" in lines
+    assert "meters   energy: missing, no permission; fix it with: sudo chmod a+r x" in lines
+
+
+def test_doctor_names_no_tests_and_only_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda: examined({"tf": RUNS, "jax": RUNS}))
+    text = run("doctor").stdout
+    assert text.startswith("What to do first:\n  measure  polybench compare --engines tf\n\nmachine  a CPU")
+    assert "GPU" not in text
+    assert "\nload     idle (" in text
 
 
 def test_doctor_reports_engines_meters_and_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +341,7 @@ def test_doctor_lists_missing_variants_and_hides_internal_engines(run: Run, monk
     text = run("doctor").stdout
     assert "variants: train\n" in text
     assert f"missing variant: enzyme requires Enzyme.jl: {hint}\n" in text
-    assert "CUDA: never ran on a GPU" in text
+    assert "never ran on a GPU" not in text
     assert "reference" not in text
     assert "reference" in run("doctor", "--all").stdout
     assert run("doctor", "--format", "json").stdout.count("reference") == 0
