@@ -64,7 +64,7 @@ def series_table(series: Series, tolerance: float) -> Table:
 def step_time(point: Point) -> str:
     """Format the step time of a study, with its margin of error."""
     if point.inconclusive_reason is not None:
-        return f"{units.format_seconds(point.step_seconds)} (inconclusive)"
+        return f"{units.format_seconds(point.step_seconds)} (cannot tell)"
     if point.ci95 is None:
         return f"{units.format_seconds(point.step_seconds)} (one process)"
     return units.format_seconds_with_margin(point.step_seconds, point.ci95)
@@ -102,7 +102,7 @@ def _notes(series: Series, tolerance: float) -> Iterator[str]:
         )
     for point in series.points:
         if point.inconclusive_reason:
-            yield f"{point.study}: inconclusive: {point.inconclusive_reason}"
+            yield f"{point.study}: cannot tell: {point.inconclusive_reason}"
     studies: dict[str, list[str]] = {}
     for point in series.points:
         studies.setdefault(name_text(point.title, point.tags), []).append(point.study)

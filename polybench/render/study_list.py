@@ -22,7 +22,7 @@ _MAX_TEXT_WIDTH = 48
 _MIN_TITLE_WIDTH = 10
 """Characters of titles in a terminal that is too narrow for whole ones."""
 
-_INCONCLUSIVE = " (inconclusive)"
+_INCONCLUSIVE = " (cannot tell)"
 _SHORTENED = ("workload", "fastest")
 _MIN_TEXT_WIDTH = 20
 """Columns that are shortened in a narrow terminal, and the characters that remain."""

@@ -115,7 +115,7 @@ def unmarked(text: str) -> list[str]:
         (text[max(0, one.start() - 60) : one.start()], text[one.start() : one.end() + 30])
         for one in RATIO.finditer(text)
     )
-    return [before + after for before, after in found if "inconclusive" not in after]
+    return [before + after for before, after in found if "annot tell" not in after]
 
 
 def figures(document: Any) -> dict[str, Figure]:
@@ -224,6 +224,16 @@ def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     assert summary.fastest.inconclusive
 
 
+def test_history_says_of_which_studies_it_cannot_tell_and_why() -> None:
+    text = render(measured_again(), "table")
+    busy = [line for line in text.splitlines() if "272 ms" in line]
+    assert len(busy) == 3
+    assert all("(cannot tell)" in line for line in busy)
+    reason = "cannot tell: interference affected 1 of 1 timing blocks of torch/cpu"
+    assert f"20250104-000000-abcd: {reason}" in " ".join(text.split())
+    assert "inconclusive" not in text
+
+
 @pytest.mark.parametrize("width", [80, 120, None])
 def test_list_marks_it_in_terminals_of_every_width(width: int | None, tmp_path: Path) -> None:
     store = Store(tmp_path)
@@ -232,4 +242,5 @@ def test_list_marks_it_in_terminals_of_every_width(width: int | None, tmp_path: 
     found = study_list.render(printed_json("list", "--results", tmp_path), width, show_points=True)
     _, _, *rows = found.partition("\n\n")[0].splitlines()
     assert len(rows) == 2
-    assert all("(inconclusive)" in row for row in rows)
+    assert all("(cannot tell)" in row for row in rows)
+    assert "inconclusive" not in found

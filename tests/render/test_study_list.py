@@ -123,6 +123,6 @@ def test_each_study_is_one_line_and_stays_marked(width: int) -> None:
     text = render([long, sweep("sweep-20260102-000000-bbbb", axes=many, points=27, planned=27)], width)
     _, _, study, of_sweep, *_ = text.splitlines()
     assert study.startswith("20260101-000000-aaaa (to resume)")
-    assert study.endswith("(inconclusive)")
+    assert study.endswith("(cannot tell)")
     assert of_sweep.startswith("sweep-20260102-000000-bbbb")
     assert max(len(study), len(of_sweep)) <= width
