@@ -107,7 +107,7 @@ def build_peak_document(
             ConfigurationPeaks(**status_fields(result), versions=library_versions(result.versions))
             for result in study.results
         ],
-        warnings=[*study.warnings, *_unstable_warnings(peaks)],
+        warnings=[*study.warnings, *_unstable_warnings(peaks, study)],
     )
 
 
@@ -165,14 +165,16 @@ def _cpu_contention(study: StudyDocument, threads: int) -> float:
     return max(0.0, median(used) - free) / threads if used else 0.0
 
 
-def _unstable_warnings(peaks: Iterable[PeakMeasurement]) -> Iterator[str]:
+def _unstable_warnings(peaks: Iterable[PeakMeasurement], study: StudyDocument) -> Iterator[str]:
+    is_mostly_steal = sum(one.steal_percent - one.other_cpu_percent for one in study.interference) > 0
+    others = "other machines of the hypervisor" if is_mostly_steal else "other programs"
     for peak in peaks:
         if peak.kind != "gemm" or peak.is_stable:
             continue
         if peak.drift is None:
             reason = "there was only one round"
         elif peak.cpu_contention > MAX_DRIFT:
-            reason = f"other programs used {peak.cpu_contention:.0%} of the cores (at most {MAX_DRIFT:.0%} allowed)"
+            reason = f"{others} used {peak.cpu_contention:.0%} of the cores (at most {MAX_DRIFT:.0%} allowed)"
         else:
             reason = f"throughput changed by {peak.drift:+.0%} from the first to the last round"
             reason += f" (at most {MAX_DRIFT:.0%} allowed)"

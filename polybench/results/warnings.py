@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from polybench.planning.suggested_commands import measured_study
 from polybench.schema import units
 from polybench.schema.options import Study, missing_prices
+from polybench.schema.resources import Interference
+from polybench.schema.result import STEAL, STEAL_REMEDY
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import NOTABLE_TREND, margin_of_error, upward_trend_of_processes
 
@@ -78,7 +80,7 @@ def _summed_up(studies: NamedStudies, study: Study, noun: str) -> Iterator[str]:
 
 
 def _contention(studies: NamedStudies, study: Study, noun: str) -> Iterator[str]:
-    """Yield how many timing blocks were re-measured or stayed affected, by which programs, and a fix."""
+    """Yield how many timing blocks were re-measured or stayed affected, by whom, and a fix."""
     blocks = rerun = affected = 0
     programs: dict[str, None] = {}
     disturbed = []
@@ -97,16 +99,24 @@ def _contention(studies: NamedStudies, study: Study, noun: str) -> Iterator[str]
             outcome += f"{affected} {_are(affected)} still affected" if affected else "none is still affected"
         else:
             outcome = f"{affected} of {blocks} timing blocks {_are(affected)} affected"
+        is_mostly_steal = _is_mostly_steal(disturbed)
         busy = f"; busiest programs: {', '.join(programs)}" if programs else ""
         longer = f"{max(60.0, 2 * study.wait_idle):g}s"
-        fix = f"; close busy programs or try --wait-idle {longer}" if affected else ""
-        yield f"{_CONTENTION}{where}: {outcome}{busy}{fix}"
+        fix = f"; {STEAL_REMEDY if is_mostly_steal else 'close busy programs'} or try --wait-idle {longer}"
+        yield f"{_CONTENTION}{where}: {outcome}{f'; {STEAL}' if is_mostly_steal else busy}{fix if affected else ''}"
         if spinning := dict.fromkeys(name for document in disturbed for name in _spinning(document)):
+            others = ", ".join(programs) or "other programs"
             yield (
-                f"{_SPINNING}: {', '.join(spinning)} beside {', '.join(programs) or 'other programs'}; OpenMP's threads"
-                " spin while they wait for each other, so that steps can take 30 times as long;"
+                f"{_SPINNING}: {', '.join(spinning)} beside {'other machines' if is_mostly_steal else others}; OpenMP's"
+                " threads spin while they wait for each other, so that steps can take 30 times as long;"
                 f" try --wait-idle {longer} or fewer --threads"
             )
+
+
+def _is_mostly_steal(documents: Sequence[StudyDocument]) -> bool:
+    """Return True if the hypervisor took more CPU time from the affected blocks of all studies than programs did."""
+    blocks = [process for one in documents for result in one.results for process in result.interference.blocks]
+    return Interference(blocks=blocks).is_mostly_steal
 
 
 def _spinning(document: StudyDocument) -> Iterator[str]:

@@ -47,7 +47,9 @@ BUSY = "(busy)"
 """Text in place of a step time all of whose timing blocks have interference."""
 
 BUSY_HINT = "stop other programs, or let polybench wait: polybench compare --wait-idle 60s"
-STEAL_HINT = "measure when the host is idle, or let polybench wait: polybench compare --wait-idle 60s"
+STEAL = "the hypervisor gave the cores to other machines"
+STEAL_REMEDY = "measure when the host is idle"
+STEAL_HINT = f"{STEAL_REMEDY}, or let polybench wait: polybench compare --wait-idle 60s"
 
 INTERFERENCE = "interference"
 """Beginning of the reason of a comparison whose timing blocks have interference."""
@@ -169,7 +171,7 @@ def largest_change(interval: Interval) -> float:
 def busy_reason(interference: Interference, programs: Sequence[str]) -> str:
     """Return why a configuration without a quiet timing block has no step time."""
     if interference.is_mostly_steal:
-        return "the hypervisor gave the cores to other machines in every timing block"
+        return f"{STEAL} in every timing block"
     names = f" ({', '.join(programs)})" if programs else ""
     return f"other programs{names} used the cores in every timing block"
 

@@ -99,11 +99,16 @@ def test_unstable_peak_is_not_cached(tmp_path: Path, changes: dict[str, Any], wa
 
 
 @pytest.mark.parametrize(
-    ("threads", "warning"), [(2, "other programs used 60% of the cores"), (1, "used 20% of the cores")]
+    ("threads", "steal", "warning"),
+    [
+        (2, 10.0, "other programs used 60% of the cores"),
+        (1, 10.0, "other programs used 20% of the cores"),
+        (2, 65.0, "other machines of the hypervisor used 60% of the cores"),
+    ],
 )
-def test_peak_with_cpu_contention_is_not_cached(tmp_path: Path, threads: int, warning: str) -> None:
-    """Other programs use 1.2 of the two cores, more than are free."""
-    busy = RoundInterference(0, 0, 1.2, 110.0, 10.0, 0, True)
+def test_peak_with_cpu_contention_is_not_cached(tmp_path: Path, threads: int, steal: float, warning: str) -> None:
+    """Other programs and machines use 1.2 of the two cores, more than are free."""
+    busy = RoundInterference(0, 0, 1.2, 120.0 - steal, steal, 0, True)
     settings = msgspec.structs.replace(study().settings, threads=threads)
     document = peak_document(gemm("torch", 1e10), interference=[busy] * 6, settings=settings)
     assert any(warning in text for text in document.warnings)

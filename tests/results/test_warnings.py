@@ -56,6 +56,27 @@ def test_affected_blocks_are_reported_when_none_was_re_measured() -> None:
     assert text == "CPU contention: 1 of 1 timing blocks is affected; close busy programs or try --wait-idle 60s"
 
 
+def test_cores_that_the_hypervisor_took_are_not_blamed_on_programs() -> None:
+    taken = BlockCounters(1.0, 2.0, 0.3, 0.8, affected=True, reruns=1)
+    interference = Interference(
+        blocks_rerun=1, blocks_affected=1, blocks=[[taken], [BlockCounters(1.0, 2.0, 5.0, 0.0)]]
+    )
+    document = study(measured("torch/cpu", 0.0165, interference=interference))
+    document.settings.threads, document.host.threads, document.host.busiest_programs = 2, 2, ["firefox"]
+    assert list(final_warnings(document, Study(wait_idle=40.0), cut_short=False)) == [
+        "CPU contention: 1 of 2 timing blocks was re-measured; 1 is still affected; the hypervisor gave the cores to"
+        " other machines; measure when the host is idle or try --wait-idle 80s",
+        "more runnable threads than cores: torch/cpu beside other machines; OpenMP's threads spin while they wait for"
+        " each other, so that steps can take 30 times as long; try --wait-idle 80s or fewer --threads",
+    ]
+    assert shared_warnings([("batch size 1", document)], "point") == [
+        "CPU contention in 1 of 1 points: 1 of 2 timing blocks was re-measured; 1 is still affected; the hypervisor"
+        " gave the cores to other machines; measure when the host is idle or try --wait-idle 60s",
+        "more runnable threads than cores: torch/cpu beside other machines; OpenMP's threads spin while they wait for"
+        " each other, so that steps can take 30 times as long; try --wait-idle 60s or fewer --threads",
+    ]
+
+
 @pytest.mark.parametrize(
     ("configuration", "threads", "others", "spins"),
     [
