@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from statistics import variance
+from typing import Literal
 
 import msgspec
 
-from polybench.schema.analyses import StudySpread
+from polybench.schema.analyses import RepetitionSpread, StudySpread
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.between_studies import Repetition, estimate_spread
 from polybench.stats.statistics import student_quantile
@@ -50,6 +52,31 @@ class Repetitions:
             if one.step and one.device == device and without not in ((study.id, None), (study.id, one.engine))
         ]
         return estimate_spread(found, of_own_shifts=of_own_shifts)
+
+
+def spread_between_days(document: StudyDocument, saved: Sequence[StudySummary]) -> RepetitionSpread | None:
+    """Return how much a study and its saved repetitions on other days differ; None without a repetition."""
+    this = summarize_document(document.id, to_json(document), 0.0)
+    others = [one for one in saved if one.machine and one.machine == this.machine and _day(one) != _day(this)]
+    groups = {one.configuration: one.step.group for one in this.configurations if one.step}
+    baseline = groups.get(document.settings.baseline or "") if len(groups) > 1 else None
+    levels: dict[str, list[float]] = {group: [] for group in groups.values() if group != baseline}
+    for study in (this, *others[-MAX_STUDIES:]):
+        logs = {one.step.group: math.log(one.step.seconds) for one in study.configurations if one.step}
+        if baseline is None or baseline in logs:
+            for group in levels.keys() & logs.keys():
+                levels[group].append(logs[group] - (logs[baseline] if baseline else 0.0))
+    repeated = [found for found in levels.values() if len(found) > 1]
+    if not repeated:
+        return None
+    freedoms = [len(found) - 1 for found in repeated]
+    squares = sum(freedom * variance(found) for freedom, found in zip(freedoms, repeated, strict=True))
+    quantity: Literal["speeds", "mean steps"] = "speeds" if baseline else "mean steps"
+    return RepetitionSpread(quantity, math.sqrt(squares / sum(freedoms)), max(freedoms) + 1)
+
+
+def _day(summary: StudySummary) -> str:
+    return (summary.created or "")[:10]
 
 
 def _level(step: MeasuredStep) -> tuple[float, float]:

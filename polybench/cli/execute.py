@@ -111,6 +111,7 @@ def run_and_render(
 
     `requested` is the study for `--explain`; with `parity_only`, `measure` runs only the parity check.
     """
+    from polybench.analysis.repetitions import spread_between_days
     from polybench.render.explanation import render_body
     from polybench.render.study import fastest_rows
     from polybench.storage.store import Store, results_folder
@@ -139,6 +140,7 @@ def run_and_render(
             published=options.published,
             notes=store is None,
             name="last",
+            spread=spread_between_days(result, store.summaries()) if store else None,
         )
         if explained.document is not None and options.format != "json":  # JSON has the statements already
             text += f"\n{render_body(explained.document, options.format, line)}"

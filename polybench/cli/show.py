@@ -49,6 +49,7 @@ def show(
     Example: polybench show last --format markdown
     """
     from polybench.analysis.prices import with_prices
+    from polybench.analysis.repetitions import spread_between_days
     from polybench.render.methods import methods_text
     from polybench.render.study import fastest_rows
     from polybench.render.table import wrap
@@ -66,9 +67,9 @@ def show(
     check_format(options.format)
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
-    line = width(options.output)
+    line, spread = width(options.output), spread_between_days(document, store.summaries())
     if methods:
-        write(f"{wrap(methods_text(document), line)}\n", options.output)
+        write(f"{wrap(methods_text(document, spread), line)}\n", options.output)
         return
     text = render(
         document,
@@ -78,6 +79,7 @@ def show(
         published=options.published,
         notes=notes,
         name=study if study == "last" else "ID",
+        spread=spread,
     )
     write(text, options.output, fastest_rows(document))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from polybench.render.study import count_runs, short_cpu
 from polybench.schema import units
+from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
 
@@ -17,12 +18,17 @@ _FRAMEWORKS = {
 _PRECISIONS = {"fp32": "float32", "tf32": "TensorFloat-32", "bf16": "bfloat16"}
 
 
-def methods_text(study: StudyDocument) -> str:
-    """Describe workload, frameworks, machine, check and statistics of a study in sentences."""
+def methods_text(study: StudyDocument, spread: RepetitionSpread | None = None) -> str:
+    """Describe workload, frameworks, machine, check and statistics of a study in sentences.
+
+    `spread` is that between its repetitions on other days.
+    """
     measured = [result for result in study.results if result.is_measured]
     if not measured:
         return "Nothing was measured."
-    return " ".join([_workload(study, measured), _runs(study, measured), *_check(measured), *_statistics(measured)])
+    between = [f"{spread.description}."] if spread else []
+    parts = [_workload(study, measured), _runs(study, measured), *_check(measured), *_statistics(measured), *between]
+    return " ".join(parts)
 
 
 def frameworks(result: Result) -> str:

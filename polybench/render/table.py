@@ -12,6 +12,7 @@ import msgspec
 from polybench.schema.printable import printable
 
 if TYPE_CHECKING:
+    from polybench.schema.analyses import RepetitionSpread
     from polybench.schema.metrics import Metric
 
 INTERVALS = "intervals: 95% confidence, across process runs"
@@ -35,6 +36,7 @@ class TableOptions(NamedTuple):
         width: characters per line into which the important columns must fit; None for no limit.
         notes: add all notes of a study, instead of the most important ones.
         name: the document's name in commands about it.
+        spread: of a study, the spread between its repetitions on other days; None without any.
     """
 
     columns: Sequence[Metric] | None = None
@@ -44,6 +46,7 @@ class TableOptions(NamedTuple):
     width: int | None = None
     notes: bool = False
     name: str = "ID"
+    spread: RepetitionSpread | None = None
 
 
 DEFAULTS = TableOptions()

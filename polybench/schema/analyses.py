@@ -44,6 +44,23 @@ class StudySpread(msgspec.Struct, frozen=True):
         return f"{units.format_percent(self.std)} (estimated, {number})"
 
 
+class RepetitionSpread(msgspec.Struct, frozen=True):
+    """The spread between a study and its repetitions on other days, errors within the studies included."""
+
+    quantity: Literal["speeds", "mean steps"]
+    """`speeds` are relative to the baseline: what changes all configurations of a study alike is not in them."""
+    std: Amount
+    """Standard deviation, as a fraction."""
+    studies: PositiveInt
+    """Number of studies, with the study itself."""
+
+    @property
+    def description(self) -> str:
+        """The spread in words."""
+        spread = f"±{units.format_percent(self.std)} (standard deviation)"
+        return f"Between {self.studies} studies on different days, {self.quantity} vary by {spread}"
+
+
 class StudyInfo(msgspec.Struct, frozen=True):
     """A study in a comparison of two."""
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import polybench
 from polybench.analysis.related_documents import load_saved_documents, related_documents
 from polybench.api.results import load_sections
 from polybench.html_report import StudySection
+from polybench.html_report.study_section import build_view
 from polybench.schema.encoding import encode
 from polybench.storage.store import Store
 from tests.commands import printed, refused
-from tests.factories import study
+from tests.factories import measured, study
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep, with_peaks
 
 
@@ -110,7 +112,22 @@ def test_a_report_includes_related_documents(store: Store) -> None:
     scripts = dict(found.scripts)
     assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
     assert "STEPS = 3" in scripts["torch/cpu"]
-    assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None)
+    assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None, None)
+
+
+def test_the_spread_between_days_is_in_the_table_the_methods_and_the_report(store: Store) -> None:
+    line = "Between 2 studies on different days, speeds vary by ±2.8% (standard deviation)"
+    for day, seconds in ((5, 0.0100), (6, 0.0104)):
+        assert line not in printed("show", "last", "--notes")
+        document = study(measured("torch/cpu", 0.0165), measured("tf/cpu", seconds))
+        document.settings.baseline = "torch/cpu"
+        when = {"id": f"2025010{day}-000000-abcd", "created": f"2025-01-0{day}T00:00:00Z"}
+        store.save(msgspec.structs.replace(document, **when))
+    assert line in printed("show", "last")
+    assert f"{line}." in " ".join(printed("show", "last", "--methods").split())
+    (section,) = load_sections(["last"], store)
+    assert line in build_view(section, 1)["notes"]
+    assert line in printed("show", "last", "--format", "markdown")
 
 
 def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None:

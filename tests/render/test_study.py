@@ -9,10 +9,12 @@ import msgspec
 import pytest
 
 from polybench.render import WIDTH, render
+from polybench.render.methods import methods_text
 from polybench.render.study import fit_columns, header_lines
 from polybench.render.study import table as study_table
 from polybench.render.table import Table, TableOptions
 from polybench.render.terminal import table_width
+from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, select_metrics
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocations, Cost, Interference
@@ -105,6 +107,22 @@ def test_three_engines_take_fourteen_lines_below_the_title() -> None:
     assert len([empty, *below]) <= 14
     assert below[-1] == "  Why: polybench explain last   6 notes: polybench show last --notes"
     assert max(map(len, [title, *below])) <= 80
+
+
+def test_the_spread_between_days_follows_the_interval_if_there_is_room() -> None:
+    torch, tf, flux = (measured(f"{name}/cpu", 0.0165) for name in ("torch", "tf", "flux"))
+    spread = RepetitionSpread("speeds", 0.03, 4)
+    line = "  Between 4 studies on different days, speeds vary by ±3.0% (standard deviation)"
+    plain = render(study(torch, tf, flux), "table", width=80, spread=spread).splitlines()
+    assert plain[-3:-1] == ["  Brackets: 95% intervals over 3 runs, each in a fresh process, of this study.", line]
+    assert len(plain) - 1 <= 14
+    flux.parity = ParityCheck("pass", known_deviations=FLUX_DEVIATIONS)
+    tf.caveat = "a second footnote"
+    full = render(study(torch, tf, flux), "table", width=80, spread=spread)
+    assert line not in full
+    assert len(full.splitlines()) - 1 <= 14
+    assert line in render(study(torch, tf, flux), "table", width=80, spread=spread, notes=True)
+    assert "speeds vary by ±3.0" in methods_text(study(torch, tf), spread)
 
 
 def test_all_notes_replace_the_commands_of_the_last_line() -> None:
