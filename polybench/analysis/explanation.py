@@ -8,12 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.analysis.breakdown import batch_size_breakdown, layer_breakdown, startup_breakdown, step_time_difference
+from polybench.analysis.explanation_summary import summarize
 from polybench.analysis.explanation_text import pair_statements
 from polybench.analysis.recommendations import excluded_configurations, find_recommendations, suggested_measurements
 from polybench.analysis.related_studies import find_layers, find_variations
 from polybench.analysis.repetitions import Repetitions
+from polybench.analysis.step_parts import find_shared_layers, step_parts
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
+from polybench.render.verdicts import namer
 from polybench.results.comparisons import compare_results, correct_for_number
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, ExplainedComparison, ExplanationDocument, Statement
@@ -60,6 +63,9 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
     slower_results = [document.result(configuration) for configuration in slower]
     repetitions = Repetitions(saved.summaries, {document.id: document})
     spreads = {result.device: repetitions.spread(document.id, device=result.device) for result in slower_results}
+    name = namer(document)
+    names = {result.configuration: name(result) for result in ranked}
+    layers = find_shared_layers(document, list(names), baseline_result.configuration, saved.layers)
     recommendations = [
         one
         for result in slower_results
@@ -71,6 +77,10 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
         polybench=document.polybench,
         settings=document.settings,
         host=document.host,
+        names=names,
+        layers=layers.document.id if layers else None,
+        parts=step_parts(ranked, baseline_result.configuration, layers),
+        summary=[_with_input_kind(one, document) for one in summarize(document, pairs, names, layers)],
         comparisons=sorted(pairs, key=lambda pair: pair.inconclusive_reason is None),
         recommendations=[
             _with_input_kind(one, document) for one in sorted(recommendations, key=lambda one: -(one.seconds or 0.0))

@@ -14,7 +14,7 @@ from polybench.analysis.breakdown import (
     data_wait_seconds,
 )
 from polybench.planning.suggested_commands import has_layers
-from polybench.results.interference import page_fault_fraction
+from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, Statement
 from polybench.schema.result import Result
@@ -182,14 +182,12 @@ def _data_wait(baseline: Result, other: Result) -> Iterator[Statement]:
 
 
 def _page_faults(baseline: Result, other: Result) -> Iterator[Statement]:
-    """Yield the cost of page faults. Layer times include it, because a layer touches its fresh memory."""
-    costs = []
-    for result in (other, baseline):
-        fraction = page_fault_fraction(result.interference)
-        if fraction is None:
-            return
-        costs.append(fraction * result.step_seconds)
-    seconds, baseline_seconds = costs
+    """Yield the cost of notable page faults. Layer times include it, because a layer touches its fresh memory."""
+    fractions = [page_fault_fraction(result.interference) for result in (other, baseline)]
+    known = [fraction for fraction in fractions if fraction is not None]
+    if len(known) < len(fractions) or max(known) <= NOTABLE_FAULT_FRACTION:
+        return
+    seconds, baseline_seconds = known[0] * other.step_seconds, known[1] * baseline.step_seconds
     yield Statement(
         text=f"Page faults take at most {units.format_seconds(seconds)} of {other.configuration}'s step and"
         f" {units.format_seconds(baseline_seconds)} of {baseline.configuration}'s; layer times include them.",

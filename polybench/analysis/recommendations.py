@@ -129,7 +129,8 @@ def excluded_configurations(document: StudyDocument, study: Study) -> Iterator[S
         if result.parity.status == "fail":
             reason, command = "failed the parity check", command_line("parity", for_parity(study, engine))
         else:
-            reason = f"{result.status}{': ' + ' '.join(result.reason.split()) if result.reason else ''}"
+            status = "(busy)" if result.busy else result.status
+            reason = f"{status}{': ' + ' '.join(result.reason.split()) if result.reason else ''}"
             command = command_line("compare", for_comparison(study, [engine]))
         hint = f" ({' '.join(result.hint.split())})" if result.hint else ""
         yield Statement(text=f"{result.configuration}: {reason}{hint}", evidence="status", command=command)

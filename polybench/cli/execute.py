@@ -112,7 +112,7 @@ def run_and_render(
     `requested` is the study for `--explain`; with `parity_only`, `measure` runs only the parity check.
     """
     from polybench.analysis.repetitions import spread_between_days
-    from polybench.render.explanation import render_body
+    from polybench.render import explanation
     from polybench.render.study import fastest_rows
     from polybench.storage.store import Store, results_folder
 
@@ -143,7 +143,8 @@ def run_and_render(
             spread=spread_between_days(result, store.summaries()) if store else None,
         )
         if explained.document is not None and options.format != "json":  # JSON has the statements already
-            text += f"\n{render_body(explained.document, options.format, line)}"
+            option = "polybench explain last --suggest"
+            text += f"\n{explanation.render(explained.document, options.format, line, suggest_option=option)}"
         message = f"saved; print it again with: polybench show {result.id}"
         codes = exit_code(result, parity_only=parity_only), explained.code
         fastest = [] if parity_only else fastest_rows(result)

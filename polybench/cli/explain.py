@@ -35,6 +35,9 @@ def explain(
             "--baseline", help="Configuration to compare with, such as torch/cpu.", show_default="the study's baseline"
         ),
     ] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="List faster settings and what to measure next; JSON always has them.")
+    ] = False,
     format: Annotated[str, format_option(EXPLANATION_FORMATS)] = "table",
 ) -> None:
     """The explanation uses saved layers, sweeps and overheads with the same settings.
@@ -50,7 +53,7 @@ def explain(
     document = store.load(study)
     explanation = explain(document, load_saved_documents(document, store), baseline)
     check_writable(options.output)
-    write(render(explanation, format, width(options.output)), options.output)
+    write(render(explanation, format, width(options.output), suggest=suggest), options.output)
 
 
 class ExplainResult(NamedTuple):

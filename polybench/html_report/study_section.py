@@ -9,14 +9,14 @@ import msgspec
 
 from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import layers, published_results
-from polybench.render.explanation import breakdown_table
+from polybench.render.explanation import explanation_table
 from polybench.render.footnotes import failed_parity, footnotes
 from polybench.render.methods import methods_text
 from polybench.render.study import fastest_rows, header_lines, status_text
 from polybench.render.table import name_text
 from polybench.render.verdicts import summary_sentences
 from polybench.schema import units
-from polybench.schema.analyses import ExplainedComparison, ExplanationDocument, RepetitionSpread
+from polybench.schema.analyses import ExplanationDocument, RepetitionSpread
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, Metric
 from polybench.schema.parity import ParityCheck, PrecisionResult, TensorComparison
@@ -61,8 +61,8 @@ def build_view(section: StudySection, number: int) -> View:
         "notes": [methods_text(study), *footnotes(study, [one["name"] for one in table["columns"]], section.spread)],
         "parity_views": parity_views(study),
         "parity_kinds": ("logits",) if settings.pass_ == "forward" else ("loss", "gradient", "weight"),
-        "comparisons": [_comparison(comparison) for comparison in explanation.comparisons] if explanation else [],
         "explanation": explanation,
+        "explanation_table": explanation_table(explanation) if explanation else None,
         "layers": layers.table(section.layers) if section.layers else None,
         "scripts": section.scripts,
         "published": published_results.table(study.published, published_results.from_study(study.results)),
@@ -99,11 +99,6 @@ def headline(study: StudyDocument) -> str:
             return sentences[0]
     measured = [result.configuration for result in study.results if result.is_measured]
     return f"Measured: {', '.join(measured)}." if measured else "Nothing was measured."
-
-
-def _comparison(comparison: ExplainedComparison) -> View:
-    breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
-    return {"comparison": comparison, "breakdown": breakdown_table(comparison, breakdown) if breakdown else None}
 
 
 def _format_version(value: Any) -> str:

@@ -13,6 +13,8 @@ from polybench.schema.printable import printable
 
 _MIN_TITLE_WIDTH = 8
 """Characters of a line of a column's title."""
+_MAX_WORD_WIDTH = 24
+"""Characters of a word in a title of numbers; longer ones, such as names, are broken."""
 
 
 _BLANK = "\u2800"
@@ -137,7 +139,9 @@ def _wrap_title(column: Column, cells: Sequence[str]) -> str:
     if not column.numeric:
         return title
     width = max(_MIN_TITLE_WIDTH, *(len(line) for cell in cells for line in cell.split("\n")))
-    return "\n".join(textwrap.wrap(title, width, break_long_words=False, break_on_hyphens=False))
+    is_long = any(len(word) > _MAX_WORD_WIDTH for word in title.split())
+    width = max(width, _MAX_WORD_WIDTH) if is_long else width
+    return "\n".join(textwrap.wrap(title, width, break_long_words=is_long, break_on_hyphens=False))
 
 
 def _wrap_text(column: Column, text: str) -> str:

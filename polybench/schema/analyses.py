@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from polybench.networks.layers import Operation
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings, ToolVersion
 from polybench.schema.options import RENAME, Amount, NaturalInt, Number, Pass, Positive, PositiveInt, Seconds
@@ -321,6 +322,36 @@ class ExplainedComparison(msgspec.Struct, kw_only=True):
         return next((breakdown for breakdown in self.breakdowns if breakdown.kind == kind), None)
 
 
+PartKind = Literal[
+    "layer", "other operations", "garbage collection", "waiting for data", "between the layers", "whole step",
+    "forward", "backward",
+]  # fmt: skip
+
+
+class OperationDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """The operation of a layer in which configurations differ most: the slowest one and another one."""
+
+    operation: Operation
+    configuration: str
+    seconds: Number
+    other: str
+    other_seconds: Number
+
+
+class StepPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the steps of all configurations, with its seconds per step by configuration.
+
+    The parts up to `whole step` add up to it. `between the layers` is what layers timed alone do not account for;
+    it is negative if they take longer alone. `forward` and `backward` are sums over layers.
+    """
+
+    name: str
+    kind: PartKind
+    seconds: dict[str, Number]
+    largest_difference: OperationDifference | None = None
+    """Of a layer; null if the intervals of all of its operations overlap."""
+
+
 class ExplanationDocument(msgspec.Struct, kw_only=True):
     """All conclusions from saved documents about the differences in one study."""
 
@@ -332,6 +363,14 @@ class ExplanationDocument(msgspec.Struct, kw_only=True):
     polybench: ToolVersion
     settings: Settings
     host: Host
+    names: dict[str, str] = {}
+    """Short names of the compared configurations."""
+    layers: str | None = None
+    """ID of the layers document whose times `parts` contain."""
+    parts: list[StepPart] = []
+    """The steps of all compared configurations side by side."""
+    summary: list[Statement] = []
+    """A sentence per pair, and one about the starts."""
     comparisons: list[ExplainedComparison]
     """Inconclusive ones first."""
     recommendations: list[Statement] = []
