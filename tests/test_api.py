@@ -92,7 +92,7 @@ def test_layers_return_rows_documents_and_a_display(capfd: pytest.CaptureFixture
     assert json.loads(result.to_json())["configurations"][0]["configuration"] == "fake/cpu"
     assert result.to_markdown() == result._repr_markdown_()
     assert "| conv1 + relu" in result.to_markdown()
-    assert "unattributed" in str(result)
+    assert "between the layers" in str(result)
     assert result.to_pandas().loc[("fake/cpu", "dense3", "forward"), "seconds_per_step"] > 0
     assert result.plot().data[0].name == "forward"
 

@@ -86,7 +86,7 @@ def _pair_sentence(
         text += f". The layers timed alone do not explain this difference: {miss}"
     else:
         components = breakdown.components if breakdown else _known_to_study(slow, fast)
-        causes = _largest_causes([_cause(one) for one in components], seconds)
+        causes = _largest_causes([_cause(one) for one in components if _is_certain(one)], seconds)
         if causes:
             sentence = _describe_causes(causes, seconds)
             finding = find_cause(study, slow, [(one.kind, one.layer, one.seconds) for one in causes])
@@ -123,6 +123,11 @@ def _known_to_study(slow: Result, fast: Result) -> Iterator[Component]:
         (DATA_WAIT, data_wait_seconds(slow), data_wait_seconds(fast)),
     ):
         yield Component(name=name, kind=name, difference_seconds=(seconds or 0.0) - (other or 0.0))
+
+
+def _is_certain(component: Component) -> bool:
+    """Return False if the interval of a component contains 0."""
+    return component.ci95 is None or component.ci95[0] > 0
 
 
 def _cause(component: Component) -> _Cause:

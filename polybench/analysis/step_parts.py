@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from polybench.analysis.breakdown import data_wait_seconds
 from polybench.analysis.related_studies import find_layers
+from polybench.schema import units
 from polybench.schema.analyses import OperationDifference, PartKind, StepPart
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
+from polybench.stats.operation_sums import select_pass, sum_operations
 
 _NOTABLE = 0.02
 """Fraction of a step from which a part that the study knows has a row."""
@@ -49,7 +51,8 @@ def step_parts(results: Sequence[Result], baseline: str, layers: SharedLayers | 
     names = dict.fromkeys(layer for one in rows.values() for layer in one if layer != STEP)
     parts = [_layer(name, rows, baseline) for name in names]
     if any(STEP in one for one in rows.values()):
-        parts.append(StepPart(name="loss, update, call", kind="other operations", seconds=_sums(rows, STEP)))
+        of_step = {name: one[STEP] for name, one in rows.items() if STEP in one}
+        parts.append(_sum("loss, update, call", "other operations", of_step))
     parts += _known_to_study(results)
     if rows:
         between = {one.configuration: one.step_seconds - _total(parts, one.configuration) for one in results}
@@ -66,8 +69,17 @@ def _by_layer(layers: ConfigurationLayers) -> Rows:
     return rows
 
 
-def _sums(rows: dict[str, Rows], layer: str) -> dict[str, float]:
-    return {name: sum(row.seconds_per_step for row in one[layer]) for name, one in rows.items() if layer in one}
+def _sum(
+    name: str, kind: PartKind, rows: Mapping[str, Sequence[LayerRow]], largest: OperationDifference | None = None
+) -> StepPart:
+    sums = {configuration: sum_operations(one) for configuration, one in rows.items()}
+    return StepPart(
+        name=name,
+        kind=kind,
+        seconds={configuration: seconds for configuration, (seconds, _) in sums.items()},
+        ci95={configuration: interval for configuration, (_, interval) in sums.items() if interval},
+        largest_difference=largest,
+    )
 
 
 def _total(parts: Sequence[StepPart], configuration: str) -> float:
@@ -75,16 +87,15 @@ def _total(parts: Sequence[StepPart], configuration: str) -> float:
 
 
 def _layer(layer: str, rows: dict[str, Rows], baseline: str) -> StepPart:
-    return StepPart(
-        name=layer, kind="layer", seconds=_sums(rows, layer), largest_difference=_largest(layer, rows, baseline)
-    )
+    of_layer = {name: one[layer] for name, one in rows.items() if layer in one}
+    return _sum(layer, "layer", of_layer, _largest(layer, rows, baseline))
 
 
 def _largest(layer: str, rows: dict[str, Rows], baseline: str) -> OperationDifference | None:
     """Return the operation with the largest difference between the slowest configuration and the baseline.
 
-    If the baseline itself is the slowest one, the fastest one takes its place. Intervals that overlap are not a
-    difference.
+    If the baseline itself is the slowest one, the fastest one takes its place. Intervals that overlap, or are
+    too wide, show no difference.
     """
     by_operation: dict[str, dict[str, LayerRow]] = {}
     for name, one in rows.items():
@@ -96,7 +107,7 @@ def _largest(layer: str, rows: dict[str, Rows], baseline: str) -> OperationDiffe
         fastest = min(of_operation, key=lambda name: of_operation[name].seconds_per_step)
         other = baseline if baseline in of_operation and baseline != slowest else fastest
         slow, fast = of_operation[slowest], of_operation[other]
-        if other != slowest and not (slow.ci95 and fast.ci95 and slow.ci95[0] <= fast.ci95[1]):
+        if other != slowest and not (_is_wide(slow) or _is_wide(fast) or _overlap(slow, fast)):
             found.append(
                 OperationDifference(
                     operation=slow.operation,
@@ -107,6 +118,14 @@ def _largest(layer: str, rows: dict[str, Rows], baseline: str) -> OperationDiffe
                 )
             )
     return max(found, key=lambda one: one.seconds - one.other_seconds, default=None)
+
+
+def _is_wide(row: LayerRow) -> bool:
+    return units.is_wide(row.seconds_per_step, row.ci95)
+
+
+def _overlap(slow: LayerRow, fast: LayerRow) -> bool:
+    return slow.ci95 is not None and fast.ci95 is not None and slow.ci95[0] <= fast.ci95[1]
 
 
 def _known_to_study(results: Sequence[Result]) -> list[StepPart]:
@@ -123,14 +142,19 @@ def _known_to_study(results: Sequence[Result]) -> list[StepPart]:
     return parts
 
 
-def _passes(timed: dict[str, ConfigurationLayers]) -> list[StepPart]:
+def _passes(timed: Mapping[str, ConfigurationLayers]) -> list[StepPart]:
     """Sum the layers by pass, unless there is only one pass."""
-    passes: dict[PartKind, dict[str, float]] = {"forward": {}, "backward": {}}
-    for name, one in timed.items():
-        for row in one.rows:
-            if row.layer != STEP:
-                seconds = passes["forward" if row.operation == "forward" else "backward"]
-                seconds[name] = seconds.get(name, 0.0) + row.seconds_per_step
-    if not all(passes.values()):
+    by_pass = {
+        name: {
+            configuration: rows
+            for configuration, one in timed.items()
+            if (rows := select_pass(one.rows, backward=name == "backward"))
+        }
+        for name in ("forward", "backward")
+    }
+    if not all(by_pass.values()):
         return []
-    return [StepPart(name=f"of it {kind}", kind=kind, seconds=seconds) for kind, seconds in passes.items()]
+    return [
+        _sum("of it forward", "forward", by_pass["forward"]),
+        _sum("of it backward", "backward", by_pass["backward"]),
+    ]

@@ -58,18 +58,19 @@ def column_names(_: str) -> Iterator[str]:
     yield from (*METRICS.names(), *GROUPS)
 
 
-def saved(kind: str | None = None) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
-    """Complete IDs of studies, sweeps and overheads, or of one kind, with their titles or networks, and `last`."""
+def saved(*kinds: str) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
+    """Complete IDs of saved documents, or of some kinds, with their titles or networks, and `last`."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-        from polybench.schema.documents import DOCUMENT_KINDS
+        from polybench.schema.documents import newest_name
 
         store = _store(ctx)
         try:
-            found = [one for one in (*store.summaries(), *store.sweep_summaries()) if kind in (None, one.kind)]
+            summaries = *store.summaries(), *store.sweep_summaries(), *store.layers_summaries()
+            found = [one for one in summaries if not kinds or one.kind in kinds]
         except BadInput:
             return []
-        last = dict.fromkeys((f"{DOCUMENT_KINDS[one.kind].id_prefix}last", f"the newest {one.kind}") for one in found)
+        last = dict.fromkeys((newest_name(one.kind), f"the newest {one.kind}") for one in found)
         ids = [(one.file, one.title or one.model) for one in found if one.unreadable_reason is None]
         return [(id, text) for id, text in (*last, *ids) if id.startswith(incomplete)]
 

@@ -25,7 +25,7 @@ def list_studies(
     ] = False,
     format: TableOrJson = "table",
 ) -> None:
-    """The row of a sweep shows its axes, its number of points and its fastest point.
+    """The row of a sweep shows its axes, its number of points and its fastest point. Saved layers have rows as well.
 
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
@@ -38,7 +38,7 @@ def list_studies(
     saved = store.summaries()
     unsaved = summarize_unsaved(store, saved)
     studies = sorted(
-        [*saved, *drop_resumable(store.sweep_summaries(), unsaved), *unsaved],
+        [*saved, *drop_resumable(store.sweep_summaries(), unsaved), *unsaved, *store.layers_summaries()],
         key=lambda study: (study.started_at, study.file),
     )
     resumable = {*CheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}

@@ -30,7 +30,7 @@ def report(
             metavar="ID...",
             help="Studies, sweeps or overheads: IDs, unique prefixes, `last`, `sweep-last`, `overhead-last`, or paths"
             " of JSON files.",
-            autocompletion=saved(),
+            autocompletion=saved("study", "sweep", "overhead"),
         ),
     ] = None,
     all_studies: Annotated[

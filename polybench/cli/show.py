@@ -86,9 +86,9 @@ def show(
 
 def _newest(name: str, filters: Filters, store: Store) -> str:
     """Return the ID of the newest matching document, if `name` is `last`, `sweep-last` or `overhead-last`."""
-    from polybench.schema.documents import DOCUMENT_KINDS
+    from polybench.schema.documents import newest_name
 
-    kinds = {f"{DOCUMENT_KINDS[kind].id_prefix}last": kind for kind in ("study", "sweep", "overhead")}
+    kinds = {newest_name(kind): kind for kind in ("study", "sweep", "overhead")}
     if name not in kinds:
         raise BadInput(f"--title and --tag with {name}: expected one of {', '.join(kinds)}: leave them out for an ID")
     summaries = [one for one in (*store.summaries(), *store.sweep_summaries()) if one.kind == kinds[name]]

@@ -278,7 +278,7 @@ class Engine(ABC):
             dy: gradient of the loss with respect to the output, after the ReLU; float32.
 
         Returns:
-            "forward", the operations of `timed_layer.gradients()`, and "activation" if the layer has a ReLU.
+            "forward", the operations of `timed_layer.gradients()`, and "relu gradient" if the layer has a ReLU.
             A gradient with respect to input and weights computes both, as one call of the framework does.
             For a forward pass only "forward", in inference mode.
         """

@@ -15,11 +15,11 @@ from polybench.figures.figure import (
     label_margin,
 )
 from polybench.networks.layers import Operation
-from polybench.render.layers import UNATTRIBUTED
 from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayersDocument
 
-_OPERATIONS: tuple[str, ...] = (*get_args(Operation), UNATTRIBUTED[0])
+_UNATTRIBUTED = "unattributed"
+_OPERATIONS: tuple[str, ...] = (*get_args(Operation), _UNATTRIBUTED)
 
 
 def draw(document: LayersDocument) -> Figure:
@@ -28,17 +28,16 @@ def draw(document: LayersDocument) -> Figure:
     The rest of the step and the unattributed time come last.
     """
     timed = _timed(document)
-    unattributed = UNATTRIBUTED[0]
     seconds: dict[tuple[str, str, str], float] = {
         (row.layer, one.configuration, row.operation): row.seconds_per_step for one in timed for row in one.rows
     }
     seconds |= {
-        (unattributed, one.configuration, unattributed): one.unattributed_seconds
+        (_UNATTRIBUTED, one.configuration, _UNATTRIBUTED): one.unattributed_seconds
         for one in timed
         if one.unattributed_seconds is not None
     }
     layers = list(dict.fromkeys(layer for layer, _, _ in seconds))
-    layers.sort(key=lambda layer: (layer == STEP) + 2 * (layer == unattributed))
+    layers.sort(key=lambda layer: (layer == STEP) + 2 * (layer == _UNATTRIBUTED))
     timed_operations = {operation for _, _, operation in seconds}
     rows = [(layer, one.configuration) for layer in layers for one in timed]
     labels = [[escape_text(layer) for layer, _ in rows], [escape_text(configuration) for _, configuration in rows]]
@@ -60,7 +59,7 @@ def draw(document: LayersDocument) -> Figure:
     return Figure(
         title="Time of each layer",
         note=(
-            "Each operation is timed in isolation. Forward includes the ReLU; activation is the gradient of the ReLU."
+            "Each operation is timed in isolation. Forward includes the ReLU."
             " Unattributed is the whole step minus its operations; it is negative if the step overlaps or fuses"
             " operations."
         ),

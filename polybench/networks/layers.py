@@ -30,7 +30,7 @@ from polybench.networks.sequence_layers import (
     Positions,
 )
 
-Operation = Literal["forward", "input gradient", "weight gradient", "activation", "loss", "update", "call"]
+Operation = Literal["forward", "input gradient", "weight gradient", "relu gradient", "loss", "update", "call"]
 """The operations that are timed separately. For a layer: its forward pass including a following ReLU, since
 engines compute both at once; the gradients of its input and of its weights; and the gradient through the
 ReLU. For the step: the loss with its gradient, the optimizer's update, and a call of a step without any

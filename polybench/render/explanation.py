@@ -9,7 +9,9 @@ from textwrap import fill
 import msgspec
 
 from polybench.render import markdown, terminal
+from polybench.render.milliseconds import Milliseconds
 from polybench.render.table import WIDTH, Column, Table, one_line
+from polybench.schema import units
 from polybench.schema.analyses import ExplanationDocument, OperationDifference, Statement, StepPart
 from polybench.schema.encoding import encode
 
@@ -21,24 +23,11 @@ _MAX_SENTENCES = 8
 _MIN_TEXT_WIDTH = 17
 """Characters of the largest difference, if there is no room for more."""
 _MAY_BE_NEGATIVE = "between the layers"
+_NO_RESULT_NOTE = f"{units.NO_RESULT}: the interval of the time is too wide."
 _LARGEST_DIFFERENCE = "largest difference"
 
 _SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[mµn]?s\b)")
 """Line breaks are not allowed here."""
-
-
-class _Milliseconds(msgspec.Struct, frozen=True):
-    """Format of a configuration's times: all of its steps have the same decimals, and less than `smallest` is noise."""
-
-    decimals: int
-    smallest: float
-
-    def format(self, seconds: float) -> str:
-        return f"{1e3 * seconds:,.{self.decimals}f}"
-
-    def format_part(self, seconds: float) -> str:
-        """Format the time of a part that cannot be negative."""
-        return self.format(seconds) if 1e3 * seconds >= self.smallest else f"< {self.smallest:g}"
 
 
 def render(
@@ -76,6 +65,7 @@ def explanation_table(document: ExplanationDocument, width: int | None = None) -
     how = " (each layer timed alone)" if document.layers else ""
     rows = _rows(document, formats)
     columns = [Column(""), *(Column(title, numeric=True) for title in names.values())]
+    has_no_result = any(units.NO_RESULT in row for row, _ in rows)
     baseline = document.comparisons[0].baseline if document.comparisons else ""
     for number, name in enumerate(names, start=1):
         if name != baseline:
@@ -85,7 +75,7 @@ def explanation_table(document: ExplanationDocument, width: int | None = None) -
         columns=columns,
         rows=[row for row, _ in rows],
         statuses=[_status(one) for one in document.excluded],
-        notes=_sentences(document.summary),
+        notes=[*_sentences(document.summary), *([_NO_RESULT_NOTE] if has_no_result else [])],
         more=[f"Layers: polybench show {document.layers}"] if document.layers else [],
     )
     texts = [_describe_difference(one, baseline, names, formats) for _, one in rows]
@@ -99,33 +89,34 @@ def explanation_table(document: ExplanationDocument, width: int | None = None) -
     )
 
 
-_DEFAULT = _Milliseconds(2, 0.05)
+_DEFAULT = Milliseconds.for_step(0.01)
 
 
-def _formats(parts: Sequence[StepPart]) -> dict[str, _Milliseconds]:
+def _formats(parts: Sequence[StepPart]) -> dict[str, Milliseconds]:
     whole = next((part.seconds for part in parts if part.kind == "whole step"), {})
-    return {
-        name: _Milliseconds(3, 0.005) if seconds < 1e-3 else _DEFAULT if seconds < 0.1 else _Milliseconds(1, 0.05)
-        for name, seconds in whole.items()
-    }
+    return {name: Milliseconds.for_step(seconds) for name, seconds in whole.items()}
 
 
 def _rows(
-    document: ExplanationDocument, formats: Mapping[str, _Milliseconds]
+    document: ExplanationDocument, formats: Mapping[str, Milliseconds]
 ) -> list[tuple[list[str], OperationDifference | None]]:
     """Return the texts of each row, and the difference that its last column describes."""
     return [
-        ([part.name, *(_cell(part, name, formats) for name in document.names)], part.largest_difference)
+        ([_label(part), *(_cell(part, name, formats) for name in document.names)], part.largest_difference)
         for part in _shown_parts(document.parts)
     ]
 
 
-def _cell(part: StepPart, name: str, formats: Mapping[str, _Milliseconds]) -> str:
+def _label(part: StepPart) -> str:
+    return f"  {part.name}" if part.kind in ("forward", "backward") else part.name
+
+
+def _cell(part: StepPart, name: str, formats: Mapping[str, Milliseconds]) -> str:
     seconds = part.seconds.get(name)
     if seconds is None:
         return ""
     format = formats.get(name, _DEFAULT)
-    return format.format(seconds) if part.kind == _MAY_BE_NEGATIVE else format.format_part(seconds)
+    return format.format(seconds) if part.kind == _MAY_BE_NEGATIVE else format.format_part(seconds, part.ci95.get(name))
 
 
 def _shown_parts(parts: Sequence[StepPart]) -> Iterator[StepPart]:
@@ -155,13 +146,13 @@ def _spread(part: StepPart) -> float:
 
 
 def _describe_difference(
-    found: OperationDifference | None, baseline: str, names: Mapping[str, str], formats: Mapping[str, _Milliseconds]
+    found: OperationDifference | None, baseline: str, names: Mapping[str, str], formats: Mapping[str, Milliseconds]
 ) -> str:
     """Describe it as "flux weight gradient: 6.42 vs. 0.75"; the other one is named if it is not the baseline."""
     if found is None:
         return ""
     slow, fast = (formats.get(name, _DEFAULT) for name in (found.configuration, found.other))
-    if 1e3 * (found.seconds - found.other_seconds) < slow.smallest:
+    if slow.is_noise(found.seconds - found.other_seconds):
         return ""
     name, other = (names.get(name, name) for name in (found.configuration, found.other))
     whose = "" if found.other == baseline else f"{other} "

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 from polybench.render.footnotes import peak_notes
+from polybench.render.milliseconds import Milliseconds
 from polybench.render.study import header_for
-from polybench.render.table import (
-    DEFAULTS,
-    INTERVALS,
-    Column,
-    Records,
-    Sort,
-    Table,
-    TableOptions,
-    one_line,
-    text_columns,
-    with_reason,
-)
-from polybench.render.verdicts import busy_sentences
+from polybench.render.table import DEFAULTS, Column, Records, Sort, Table, TableOptions, one_line, with_reason
+from polybench.render.verdicts import Namer, busy_sentences, namer
 from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.result import BUSY, Interval, StepTimes
+from polybench.stats.operation_sums import is_backward, select_pass, sum_operations
 
 ORDERS: dict[str, Sort] = {order: order for order in get_args(Sort)}
+
+_HEADING = "each operation timed alone, in ms"
 
 Key = tuple[str, str]
 """Layer and operation."""
 
-UNATTRIBUTED: Key = ("unattributed", "")
-_SUM, _, _STEP = _TOTALS = [("sum of operations", ""), UNATTRIBUTED, ("whole step", "")]
+_LAYER_TOTAL, _TOTAL = "total of a layer", "total"
+"""Operations of rows that sum up others."""
 
-_MIN_SECONDS = 1e-12
-"""Less is rounding of 0."""
+_PASSES = ("forward", "backward")
+_SUM, _REST, _WHOLE = _ENDS = ("sum of operations", "between the layers", "whole step")
+_STEP_NAME = "loss, update, call"
 
-_BELOW_NOISE = "below noise"
+_MAX_REST_WIDTH = 0.5
+"""Width of the interval of the time between the layers, as a fraction of a step, above which it is no result."""
 
-_OPTIONAL = {"slowdown ms": 1, "%": 2, "GFLOP/s": 2, "% of peak": 2, "GC ms": 2}
-"""Ranks of columns that a terminal omits if they do not fit."""
+_SLOWDOWN = "slowdown"
+_OPTIONAL = {_SLOWDOWN: 1000, "%": 1001, "GFLOP/s": 1001, "% of peak": 1001, "GC": 1001}
+"""Ranks of columns that a terminal omits if they do not fit, before those of configurations."""
 
 _FIELDS = (
     "configuration", "layer", "operation", "seconds_per_step [s]", "low [s]", "high [s]", "share", "flops",
@@ -55,27 +53,64 @@ class Slowdown(NamedTuple):
 
 
 def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
-    """Build a row per operation; the notes list configurations without layer times."""
-    timed = _with_rows(document)
+    """Build a row per operation and per layer, and the totals of a step; the notes list what has no layer times."""
+    name = namer(document)
     slowdowns = slowdown_by_operation(document)
-    keys = sort_operations(document, options.sort)
-    columns = [column for configuration in timed for column in _columns(configuration)]
-    if any(configuration.unattributed_seconds is not None for configuration in timed):
-        keys = [*keys, ("", ""), *_TOTALS]
+    labels = _labels(document, options.sort)
+    shown = [one for one in document.configurations if one.rows or one.step_seconds is not None or one.busy]
+    baseline = find_baseline(document)
+    columns = []
+    for number, configuration in enumerate(shown, start=1):
+        first, *others = _columns(configuration, name(configuration))
+        columns.append((Column(first[0], numeric=True, optional=0 if configuration is baseline else number), first[1]))
+        columns += [(Column(title, numeric=True, optional=_OPTIONAL[title]), texts) for title, texts in others]
     if slowdowns:
-        columns.append(("slowdown ms", {key: _format_slowdown(one) for key, one in slowdowns.items()}))
-    step_times = [one.step_times for one in document.configurations if one.step_times]
+        by_name = {one.configuration: one for one in shown}
+        wide = {(one.configuration, _key(row)) for one in shown for row in one.rows if _is_wide(row)}
+        texts = {
+            key: _format_slowdown(one, by_name[one.configuration], name)
+            for key, one in slowdowns.items()
+            if baseline and not {(one.configuration, key), (baseline.configuration, key)} & wide
+        }
+        columns.append((Column(_SLOWDOWN, numeric=True, optional=_OPTIONAL[_SLOWDOWN]), texts))
+    rows = [[label, *(texts.get(key, "") for _, texts in columns)] for key, label in labels.items()]
     return Table(
         id=document.id,
-        summary=busy_sentences(document.configurations),
-        title=header_for(document.settings, document.host, step_times),
-        columns=[
-            *text_columns("layer", "operation"),
-            *(Column(title, numeric=True, optional=_OPTIONAL.get(title, 0)) for title, _ in columns),
-        ],
-        rows=[[*key, *(texts.get(key, "") for _, texts in columns)] for key in keys] if timed else [],
-        notes=list(_notes(document, timed, compared=bool(slowdowns))),
+        summary=busy_sentences(document.configurations, name),
+        title=[*header_for(document.settings, document.host, _step_times(document)), _HEADING],
+        columns=[Column("layer"), *(column for column, _ in columns)],
+        rows=rows if _with_rows(document) else [],
+        notes=list(_notes(document, name, [text for row in rows for text in row], compared=bool(slowdowns))),
     )
+
+
+def _step_times(document: LayersDocument) -> list[StepTimes]:
+    return [one.step_times for one in document.configurations if one.step_times]
+
+
+def _labels(document: LayersDocument, sort: Sort) -> dict[Key, str]:
+    """Return the keys of all rows with their texts: operations below the total of their layer, then those of the step.
+
+    By slowdown, operations of all layers are mixed, so these have no totals.
+    """
+    labels: dict[Key, str] = {}
+    by_layer: dict[str, list[Key]] = {}
+    for key in sort_operations(document, sort):
+        by_layer.setdefault(key[0], []).append(key)
+        labels[key] = key[1] if key[0] == STEP else f"{key[0]}, {key[1]}"
+    if sort == "network":
+        labels = {}
+        for layer, keys in by_layer.items():
+            name = _STEP_NAME if layer == STEP else layer
+            if len(keys) == 1:
+                labels[keys[0]] = keys[0][1] if layer == STEP else f"{name}, {keys[0][1]}"
+            else:
+                labels |= {(layer, _LAYER_TOTAL): name} | {key: f"  {key[1]}" for key in keys}
+    if any(one.unattributed_seconds is not None for one in document.configurations):
+        rows = [row for one in document.configurations for row in one.rows]
+        passes = _PASSES if any(map(is_backward, rows)) else ()
+        labels |= {("", ""): ""} | {(end, _TOTAL): end for end in (*passes, *_ENDS)}
+    return labels
 
 
 def records(document: LayersDocument, options: TableOptions) -> Records:
@@ -155,88 +190,124 @@ def _key(row: LayerRow) -> Key:
     return row.layer, row.operation
 
 
-def _columns(configuration: ConfigurationLayers) -> list[tuple[str, dict[Key, str]]]:
+def _columns(configuration: ConfigurationLayers, name: str) -> list[tuple[str, dict[Key, str]]]:
     """Format a configuration's columns: the title and the texts of each."""
-    step, unattributed = configuration.step_seconds or 0.0, configuration.unattributed_seconds
-    measured = {_key(row): row.seconds_per_step for row in configuration.rows}
-    noise = {key: _BELOW_NOISE for key, value in measured.items() if value < 0}
-    seconds = {key: value for key, value in measured.items() if key not in noise}
-    if unattributed is not None:
-        seconds |= {_SUM: step - unattributed, UNATTRIBUTED: unattributed, _STEP: step}
-    timed = [row for row in configuration.rows if row.seconds_per_step > _MIN_SECONDS]
-    rates = {_key(row): row.flops / row.seconds_per_step for row in timed if row.flops}
-    columns = [
-        (f"{configuration.configuration} ms", noise | {key: _ms(value) for key, value in seconds.items()}),
-        *([("%", {key: f"{100 * value / step:.1f}" for key, value in seconds.items()})] if step else []),
-        ("GFLOP/s", {key: units.format_number(rate / 1e9) for key, rate in rates.items()}),
-    ]
+    format, step = _format(configuration), configuration.step_seconds
+    totals = _totals(configuration)
+    operations = Counter(row.layer for row in configuration.rows)
+    texts = {
+        _key(row): format.format_part(row.seconds_per_step, row.ci95, margin=operations[row.layer] == 1)
+        for row in configuration.rows
+    }
+    texts |= {key: format.format_part(*total, margin=True) for key, total in totals.items()}
+    texts |= _ends(configuration, format)
+    if configuration.busy:
+        texts[_WHOLE, _TOTAL] = BUSY
+    if not configuration.rows:
+        return [(name, texts)]
+    seconds = {_key(row): row.seconds_per_step for row in configuration.rows}
+    seconds |= {key: total for key, (total, _) in totals.items()}
+    known = {key: value for key, value in seconds.items() if texts[key] not in (format.noise, units.NO_RESULT)}
+    rates = {_key(row): row.flops / known[_key(row)] for row in configuration.rows if row.flops and _key(row) in known}
+    columns = [(name, texts)]
+    if step:
+        columns.append(("%", {key: f"{100 * value / step:.1f}" for key, value in known.items()}))
+    columns.append(("GFLOP/s", {key: units.format_number(rate / 1e9) for key, rate in rates.items()}))
     if configuration.peak is not None:
-        peak = configuration.peak.flops_per_second
-        fractions = {key: rate / peak for key, rate in rates.items()}
-        if unattributed is not None and configuration.peak.fraction is not None:
-            fractions[_STEP] = configuration.peak.fraction
+        fractions = {key: rate / configuration.peak.flops_per_second for key, rate in rates.items()}
+        if step and configuration.peak.fraction is not None:
+            fractions[_WHOLE, _TOTAL] = configuration.peak.fraction
         columns.append(("% of peak", {key: f"{100 * value:.1f}" for key, value in fractions.items()}))
-    gc = {_key(row): _ms(row.gc_seconds_per_step) for row in configuration.rows if row.gc_seconds_per_step is not None}
-    return [*columns, ("GC ms", gc)] if gc else columns
+    gc = {
+        _key(row): format.format(row.gc_seconds_per_step)
+        for row in configuration.rows
+        if row.gc_seconds_per_step is not None
+    }
+    return [*columns, ("GC", gc)] if gc else columns
 
 
-def _ms(seconds: float) -> str:
-    """Format milliseconds: 12.3, 0.456; values below 0.1 have three decimals."""
-    value = 1e3 * seconds
-    return units.format_number(value) if abs(value) >= 0.1 else f"{value:.3f}"
+def _format(configuration: ConfigurationLayers) -> Milliseconds:
+    longest = max((row.seconds_per_step for row in configuration.rows), default=0.0)
+    return Milliseconds.for_step(configuration.step_seconds or longest)
 
 
-def _format_slowdown(slowdown: Slowdown) -> str:
-    return f"{_ms(slowdown.seconds)} {slowdown.configuration}" if slowdown.seconds > 0 else ""
+def _totals(configuration: ConfigurationLayers) -> dict[Key, tuple[float, Interval | None]]:
+    """Sum the operations of each layer, and those of each pass, with their intervals."""
+    by_layer: dict[str, list[LayerRow]] = {}
+    for row in configuration.rows:
+        by_layer.setdefault(row.layer, []).append(row)
+    groups = {(layer, _LAYER_TOTAL): rows for layer, rows in by_layer.items()}
+    groups |= {
+        (name, _TOTAL): rows
+        for name in _PASSES
+        if (rows := select_pass(configuration.rows, backward=name == "backward"))
+    }
+    if configuration.unattributed_seconds is not None:
+        groups[_SUM, _TOTAL] = configuration.rows
+    return {key: sum_operations(rows) for key, rows in groups.items() if rows}
 
 
-def _notes(document: LayersDocument, timed: Sequence[ConfigurationLayers], *, compared: bool) -> Iterator[str]:
-    for configuration in timed:
-        unattributed, step = configuration.unattributed_seconds, configuration.step_seconds
-        if unattributed is not None and step:
-            text = f"{_with_interval(unattributed, configuration.ci95)} ms, {unattributed / step:.1%} of a step"
-            yield f"{configuration.configuration}: unattributed {text}"
-    if any(configuration.unattributed_seconds is not None for configuration in timed):
-        yield (
-            "unattributed: the whole step, with garbage collection, minus the sum of its operations; negative if the"
-            " step overlaps or fuses operations"
-        )
-    if any(row.seconds_per_step < 0 for configuration in timed for row in configuration.rows):
-        yield f"{_BELOW_NOISE}: a difference of two measured times that came out negative; JSON and CSV have its value"
+def _ends(configuration: ConfigurationLayers, format: Milliseconds) -> dict[Key, str]:
+    """Format the time between the layers, which may be negative, and the whole step."""
+    step, rest, interval = configuration.step_seconds, configuration.unattributed_seconds, configuration.ci95
+    texts: dict[Key, str] = {}
+    if step is not None:
+        texts[_WHOLE, _TOTAL] = format.format_part(step, configuration.step_ci95, margin=True)
+    if step is not None and rest is not None:
+        is_wide = interval is not None and interval[1] - interval[0] > _MAX_REST_WIDTH * step
+        texts[_REST, _TOTAL] = units.NO_RESULT if is_wide else format.with_margin(rest, interval)
+    return texts
+
+
+def _is_wide(row: LayerRow) -> bool:
+    return units.is_wide(row.seconds_per_step, row.ci95)
+
+
+def _format_slowdown(slowdown: Slowdown, configuration: ConfigurationLayers, name: Namer) -> str:
+    format = _format(configuration)
+    is_small = format.is_noise(slowdown.seconds)
+    return "" if is_small else f"{format.format(slowdown.seconds)} {name(configuration)}"
+
+
+def _notes(document: LayersDocument, name: Namer, texts: Sequence[str], *, compared: bool) -> Iterator[str]:
+    timed = _with_rows(document)
+    noise = dict.fromkeys(text for text in texts if text.startswith("< "))
     if timed:
-        yield "forward: includes the ReLU; activation: the gradient of the ReLU"
         yield _interval_note(document)
-        yield from peak_notes(configuration.peak for configuration in timed if configuration.peak)
+    if units.NO_RESULT in texts:
+        yield f"{units.NO_RESULT}: the interval is too wide; use more --processes or an idle machine"
+    if noise:
+        yield f"{' or '.join(noise)} ms: too short, or a negative difference of two times; JSON and CSV have the value"
+    if any(row.layer.endswith("+ relu") for one in timed for row in one.rows):
+        yield "forward includes the ReLU"
+    if any(one.unattributed_seconds is not None for one in timed):
+        yield (
+            f"{_REST}: the whole step, with garbage collection, minus the sum of its operations; negative if the step"
+            " overlaps or fuses operations"
+        )
     baseline = find_baseline(document)
     if compared and baseline:
-        yield f"slowdown: time beyond that of {baseline.configuration}, in the slowest configuration"
+        yield f"{_SLOWDOWN}: time beyond that of {name(baseline)}, in the slowest engine"
+    yield from peak_notes(configuration.peak for configuration in timed if configuration.peak)
     for configuration in document.configurations:
         yield from _configuration_notes(configuration)
-    yield from map(one_line, document.warnings)
+    yield from dict.fromkeys(map(one_line, document.warnings))
 
 
 def _configuration_notes(configuration: ConfigurationLayers) -> Iterator[str]:
     name = configuration.configuration
     if configuration.parity == "fail":
         yield f"{name}: failed the parity check; see polybench parity"
-    if configuration.rows and configuration.gc_seconds_per_step is not None:
-        gc = _ms(configuration.gc_seconds_per_step)
-        yield f"{name}: garbage collection takes {gc} ms of a step; the GC column lists it per operation"
-    if configuration.step_seconds and not configuration.rows:
-        reason = ", because the step is compiled as a whole" if configuration.compiled_as_whole else ""
-        step = _with_interval(configuration.step_seconds, configuration.step_ci95)
-        yield f"{name}: whole step {step} ms; no layer times{reason}"
+    if configuration.rows and configuration.gc_seconds_per_step:
+        gc = units.format_seconds(configuration.gc_seconds_per_step)
+        yield f"{name}: garbage collection takes {gc} of a step; the GC column lists it per operation"
+    if configuration.status == "ok" and not configuration.rows and not configuration.busy:
+        reason = ", because the step is compiled or timed as a whole" if configuration.compiled_as_whole else ""
+        yield f"{name}: no layer times{reason}"
     if configuration.status != "ok":
         yield f"{name}: {with_reason(configuration.status, configuration.reason, configuration.hint)}"
 
 
 def _interval_note(document: LayersDocument) -> str:
-    processes = [len(one.step_times.values) for one in document.configurations if one.step_times]
-    return INTERVALS if max(processes, default=0) > 1 else "intervals: 95% confidence, within a single process"
-
-
-def _with_interval(seconds: float, interval: tuple[float, float] | None) -> str:
-    if interval is None:
-        return _ms(seconds)
-    low, high = interval
-    return f"{_ms(seconds)} ({_ms(low)} to {_ms(high)})"
+    processes = max((len(one.values) for one in _step_times(document)), default=0)
+    return f"±: half of the 95% interval, {f'over {processes} processes' if processes > 1 else 'within one process'}"

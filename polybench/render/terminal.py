@@ -18,7 +18,7 @@ _MAX_WORD_WIDTH = 24
 
 
 _BLANK = "\u2800"
-"""A blank, which tabulate does not strip: a row of empty texts would have no line."""
+"""A blank that tabulate does not strip: a row of empty texts would have no line, and none would be indented."""
 
 
 def render(table: Table, width: int = WIDTH) -> str:
@@ -111,7 +111,8 @@ def _layout(table: Table) -> list[list[str]]:
     if not any(parts):
         return [[] for _ in range(1 + len(parts))]
     parts = [
-        [[*map(_wrap_text, table.columns, row)] if any(row) else [_BLANK, *row[1:]] for row in rows] for rows in parts
+        [[_indented(row[0]), *row[1:]] for row in ([*map(_wrap_text, table.columns, row)] for row in rows)]
+        for rows in parts
     ]
     columns = zip(table.columns, zip(*(row for rows in parts for row in rows), strict=True), strict=True)
     titles = [_wrap_title(column, cells) for column, cells in columns]
@@ -122,7 +123,7 @@ def _layout(table: Table) -> list[list[str]]:
         colalign=["right" if column.numeric else "left" for column in table.columns],
         disable_numparse=True,  # it would parse and shorten numbers
     )
-    rule, *lines = [line.replace(_BLANK, "").rstrip() for line in text.splitlines()]
+    rule, *lines = [line.replace(_BLANK, " ").rstrip() for line in text.splitlines()]
     blocks: list[list[str]] = [[]]
     for line in lines:
         if line == rule:
@@ -131,6 +132,12 @@ def _layout(table: Table) -> list[list[str]]:
             blocks[-1].append(line)
     header, *rows = blocks[: 1 + len(parts)]
     return [[*header, rule], *rows]
+
+
+def _indented(text: str) -> str:
+    """Protect the spaces at the start of a row; a row without a text gets a blank."""
+    stripped = text.lstrip(" ")
+    return _BLANK * (len(text) - len(stripped)) + stripped or _BLANK
 
 
 def _wrap_title(column: Column, cells: Sequence[str]) -> str:

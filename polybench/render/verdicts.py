@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from polybench.schema import units
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.resources import Interference
 from polybench.schema.result import (
     BUSY_HINT,
@@ -32,7 +33,7 @@ _MAX_NAMES = 3
 WITHOUT_RESULT = ("NO RESULT", "Cannot tell")
 """Beginnings of the sentences that explain why there is no result."""
 
-Namer = Callable[[Result], str]
+Namer = Callable[[ConfigurationStatus], str]
 StatusT = TypeVar("StatusT", bound=ConfigurationStatus)
 
 
@@ -69,13 +70,14 @@ def summary_sentences(study: StudyDocument) -> list[str]:
     return [*_without_result(study, name, pairs), *_shortened(sentences), *_shortened(accuracies)]
 
 
-def namer(study: StudyDocument) -> Namer:
-    """Return a function that names a configuration, with its device only if the study has several."""
-    several = len({result.device for result in study.results if result.step_times}) > 1
+def namer(document: StudyDocument | LayersDocument) -> Namer:
+    """Return a function that names a configuration, with its device only if the document has several."""
+    rows = document.configurations if isinstance(document, LayersDocument) else document.results
+    several = len({row.device for row in rows if row.step_times}) > 1
 
-    def name(result: Result) -> str:
-        without_device = result.configuration.replace(f"/{result.device}", "")
-        return f"{without_device} on {result.device}" if several else without_device
+    def name(row: ConfigurationStatus) -> str:
+        without_device = row.configuration.replace(f"/{row.device}", "")
+        return f"{without_device} on {row.device}" if several else without_device
 
     return name
 

@@ -348,6 +348,8 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: PartKind
     seconds: dict[str, Number]
+    ci95: dict[str, Interval] = {}
+    """Intervals of those parts that were measured in a layers document of several processes or rounds."""
     largest_difference: OperationDifference | None = None
     """Of a layer; null if the intervals of all of its operations overlap."""
 

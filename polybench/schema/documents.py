@@ -66,6 +66,11 @@ def read_document(text: bytes) -> AnyDocument:
     return decode(text, kind.type)
 
 
+def newest_name(kind: str) -> str:
+    """Return the name of the newest document of a kind in commands: `last`, `sweep-last`."""
+    return "last" if kind == "study" else f"{kind}-last"
+
+
 JSON_SCHEMA = Path(__file__).with_name("study.schema.json")
 
 

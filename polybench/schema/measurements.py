@@ -79,10 +79,13 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     """As in the results of a study."""
 
 
+LAYERS_SCHEMA = "polybench.layers/2"
+
+
 class LayersDocument(Document, kw_only=True):
     """The saved document. `study` is the measured study as TOML."""
 
-    schema: str = "polybench.layers/2"
+    schema: str = LAYERS_SCHEMA
     id: Id
     study: str
     settings: Settings

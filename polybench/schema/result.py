@@ -435,7 +435,7 @@ class Result(ConfigurationStatus, kw_only=True):
     def has_wide_step(self) -> bool:
         """True if the interval of the mean step reaches from below half of it to above twice."""
         step = self.step_time
-        return step is not None and step.ci95 is not None and 2 * step.ci95[0] < step.mean < step.ci95[1] / 2
+        return step is not None and units.is_wide(step.mean, step.ci95)
 
     @property
     def is_measured(self) -> bool:

@@ -141,6 +141,11 @@ def _supported_decimals(value: float, interval: tuple[float, float]) -> int:
     return max(fewest, min(-math.floor(math.log10(half_width)), _decimals(value, digits=4)))
 
 
+def is_wide(value: float, interval: tuple[float, float] | None) -> bool:
+    """Return True if the interval reaches from below half of the value to above twice."""
+    return interval is not None and 2 * interval[0] < value < interval[1] / 2
+
+
 def describe_too_wide(interval: tuple[float, float] | None) -> str | None:
     """Return why a ratio's interval supports no conclusion: it is wide and contains 1; None if it does."""
     if interval and interval[0] <= 1 <= interval[1] and interval[1] > _MAX_SPAN * interval[0]:

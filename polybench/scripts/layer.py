@@ -80,9 +80,9 @@ def write_programs(
     `activation` is the ReLU alone. `tensors` is the layer's file from `worker.layers.write_layer_tensors`, whose images
     repeat to fill the batch; `weights` has those of the whole network. A layer without programs gets no files.
     """
-    layer: Layer = ReLU() if operation == "activation" else timed_layer.layer
+    layer: Layer = ReLU() if operation == "relu gradient" else timed_layer.layer
     constants: dict[str, object] = {
-        "OPERATION": "input gradient" if operation == "activation" else operation, "THREADS": workload.threads,
+        "OPERATION": "input gradient" if operation == "relu gradient" else operation, "THREADS": workload.threads,
     }  # fmt: skip
     expressions = layer_expressions(layer, timed_layer.input_shape)
     programs = {template: render(template, set(), constants, LAYER=code) for template, code in expressions.items()}
@@ -136,7 +136,7 @@ def _arrays(operation: Operation, tensors: Path, batch_size: int) -> dict[str, A
         return np.concatenate([seen[name]] * times)
 
     match operation:
-        case "activation":
+        case "relu gradient":
             return {"x": repeat_batch("z"), "dy": repeat_batch("dy"), "expected": repeat_batch("dz")}
         case "weight gradient":
             expected = times * seen["gradient.weight"]

@@ -15,7 +15,7 @@ import platformdirs
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
-from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, read_document
+from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, newest_name, read_document
 from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.metadata import Document
@@ -129,12 +129,22 @@ class Store:
         """Return summaries of all saved sweeps and overheads, readable or not."""
         return [_summarize(path, kind) for kind in ("sweep", "overhead") for path in self.files(kind)]
 
+    def layers_summaries(self) -> list[StudySummary]:
+        """Return summaries of all saved layers documents, readable or not."""
+        return [_summarize(path, "layers") for path in self.files("layers")]
+
+    def has_layers(self, name: str) -> bool:
+        """Return True for `layers-last`, and for the ID of layers, or its prefix, with which no study begins."""
+        if name == newest_name("layers"):
+            return True
+        return not _matching(sorted(self.folder.glob("*.json")), name) and bool(_matching(self.files("layers"), name))
+
     def files(self, kind: str) -> list[Path]:
         """Return the paths of all documents of a kind other than studies, readable or not, the oldest first."""
         return sorted(self.folder.glob(f"{DOCUMENT_KINDS[kind].folder}/*.json"))
 
     def load_kind(self, type_: type[D], name: str) -> D:
-        """Load the document of a type by its ID, a unique prefix of it, its path, or `sweep-last` for a sweep.
+        """Load the document of a type by its ID, a unique prefix of it, its path, or `KIND-last`.
 
         Raises:
             BadInput: no document or several documents match, or the document cannot be read.
@@ -187,10 +197,10 @@ def _find_by_prefix(paths: Sequence[Path], name: str, kind: str) -> Path:
     """Return the path of the document of a kind with this name."""
     if is_document_path(name):
         return Path(name)
-    matches = paths[-1:] if name == f"{DOCUMENT_KINDS[kind].id_prefix}last" else _matching(paths, name)
+    matches = paths[-1:] if name == newest_name(kind) else _matching(paths, name)
     if not matches:
         raise BadInput(f"no saved {kind} {name!r}; polybench {kind} saves one")
-    return _only(matches, name, f"{kind}s")
+    return _only(matches, name, "layers documents" if kind == "layers" else f"{kind}s")
 
 
 def _matching(paths: Sequence[Path], name: str) -> list[Path]:
@@ -258,7 +268,7 @@ def write_file_atomically(path: Path, content: bytes) -> None:
 
 
 def load_document(name: str, store: Store) -> AnyDocument:
-    """Load a study, sweep or overhead by its ID, prefix or `last`, or any document by its path.
+    """Load a study, sweep, overhead or layers by their ID, prefix or `last`, or any document by its path.
 
     Raises:
         BadInput: no document or several documents match, or the document cannot be read.
@@ -267,7 +277,7 @@ def load_document(name: str, store: Store) -> AnyDocument:
         for row in DOCUMENT_KINDS.values():
             if row.id_prefix and name.startswith(row.id_prefix):
                 return store.load_kind(row.type, name)
-        return store.load(name)
+        return store.load_kind(LayersDocument, name) if store.has_layers(name) else store.load(name)
     try:
         return read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -15,7 +15,7 @@ import msgspec
 
 from polybench.errors import BadInput
 from polybench.schema.encoding import decode
-from polybench.schema.measurements import OverheadDocument, SweepDocument
+from polybench.schema.measurements import LAYERS_SCHEMA, OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
 from polybench.schema.options import RENAME, EngineName, Id, Pass, Positive
 from polybench.schema.resources import Interference
@@ -76,7 +76,7 @@ class ConfigurationSummary(msgspec.Struct, frozen=True):
     step: MeasuredStep | None
 
 
-Kind = Literal["study", "sweep", "overhead"]
+Kind = Literal["study", "sweep", "overhead", "layers"]
 
 
 class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,6 +265,68 @@ def _summarize_overhead(text: bytes) -> StudySummary:
     return msgspec.structs.replace(summary, configurations=configurations)
 
 
+class _PartialLayers(msgspec.Struct):
+    """The fields of a `ConfigurationLayers` that summaries need."""
+
+    configuration: str
+    engine: str
+    variant: str | None
+    device: str
+    status: str
+    parity: str
+    step_seconds: Positive | None = None
+    step_ci95: Interval | None = None
+    versions: dict[str, Any] = {}
+
+
+class _PartialLayersDocument(msgspec.Struct):
+    """The fields of `LayersDocument` that summaries need."""
+
+    id: Id
+    created: str
+    settings: _Settings
+    host: _Host
+    configurations: Sequence[_PartialLayers] = ()
+
+
+def _summarize_layers(text: bytes) -> StudySummary:
+    """Summarize layers. The fastest step is inconclusive if the interval of another one reaches below its own."""
+    document = decode(text, _PartialLayersDocument, LAYERS_SCHEMA)
+    settings = document.settings
+    ranked = [
+        (one.step_seconds, one)
+        for one in document.configurations
+        if one.step_seconds is not None and one.status != "failed" and one.parity != "fail"
+    ]
+    ranked.sort(key=lambda found: found[0])
+    intervals = [one.step_ci95 for _, one in ranked]
+    inconclusive = any(one is None or intervals[0] is None or one[0] <= intervals[0][1] for one in intervals[1:])
+    return StudySummary(
+        id=document.id,
+        created=document.created,
+        model=settings.model,
+        pass_=settings.pass_,
+        dataset=settings.dataset,
+        batch_size=settings.batch_size,
+        hostname=document.host.hostname,
+        interrupted=any(one.status == "interrupted" for one in document.configurations),
+        configurations=[
+            ConfigurationSummary(
+                one.configuration,
+                one.engine,
+                one.variant,
+                one.device,
+                one.step_seconds is not None,
+                library_versions(one.versions),
+                None,
+            )
+            for one in document.configurations
+        ],
+        fastest=FastestConfiguration(ranked[0][1].configuration, ranked[0][0], inconclusive) if ranked else None,
+        kind="layers",
+    )
+
+
 def _summarize_points(
     document: SweepDocument | OverheadDocument, kind: Kind, points: SweepPoints, statuses: Sequence[str]
 ) -> StudySummary:
@@ -286,6 +348,7 @@ SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
     "study": _summarize_study,
     "sweep": _summarize_sweep,
     "overhead": _summarize_overhead,
+    "layers": _summarize_layers,
 }
 
 

@@ -17,7 +17,7 @@ from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.calls import OperationTime
 
-_BACKWARD_OPERATIONS: tuple[Operation, ...] = ("activation", "weight gradient", "input gradient")
+_BACKWARD_OPERATIONS: tuple[Operation, ...] = ("relu gradient", "weight gradient", "input gradient")
 
 LayerOperations = list[tuple[TimedLayer, Mapping[Operation, TimedOperation]]]
 

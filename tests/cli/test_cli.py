@@ -359,7 +359,7 @@ def test_layers_prints_the_operations_of_a_step(run: Run) -> None:
     result = run("layers", "--engines", "fake", *fast, *layer, "--format", "json")
     assert result.returncode == 0
     rows = json.loads(result.stdout)["configurations"][0]["rows"]
-    assert [row["operation"] for row in rows] == ["forward", "input gradient", "weight gradient", "activation"]
+    assert [row["operation"] for row in rows] == ["forward", "input gradient", "weight gradient", "relu gradient"]
     assert rows[0]["flops"] == 16 * 2 * 3 * 3 * 4 * 8 * 8 * 8
     result = run("layers", "--engines", "fake", *fast, "--layer", "lstm 3->4", "--shape", "8x8")
     assert (result.returncode, "invalid layer 'lstm 3->4'" in result.stderr) == (2, True)

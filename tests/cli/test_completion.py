@@ -16,7 +16,7 @@ from polybench.cli import app
 from polybench.engines import ENGINES
 from polybench.storage.store import Store
 from tests.factories import measured, study
-from tests.figures.documents import full_sweep
+from tests.figures.documents import full_layers, full_study, full_sweep
 
 
 def completed(line: str) -> list[str]:
@@ -74,6 +74,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def test_every_saved_document_is_completed(command: str, store: Store) -> None:
     assert completed(f"polybench {command} ") == ["last", "sweep-last", "20260102-a", "sweep-20260101-b"]
     assert completed(f"polybench {command} sweep-2") == ["sweep-20260101-b"]
+    store.save(msgspec.structs.replace(full_layers(full_study()), id="20260103-c"))
+    layers = [] if command == "report" else ["layers-last"]
+    assert completed(f"polybench {command} layers") == layers
+    assert ("20260103-c" in completed(f"polybench {command} 2026")) == bool(layers)
 
 
 @pytest.mark.parametrize("command", ["diff", "diff last", "merge last", "explain", "run"])

@@ -249,6 +249,30 @@ def test_show_prints_the_file_of_any_document(document: Any, tmp_path: Path) -> 
     assert printed_json("show", path) == json.loads(path.read_text())
 
 
+def test_saved_layers_are_listed_and_shown(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save(msgspec.structs.replace(full_study(), id="20260101-000000-aaaa", created="2026-01-01T00:00:00Z"))
+    old = msgspec.structs.replace(full_layers(full_study()), id="20260102-000000-bbbb", created="2026-01-02T00:00:00Z")
+    new = msgspec.structs.replace(old, id="20260103-000000-cccc", created="2026-01-03T00:00:00Z")
+    for one in (new, old):
+        store.save(one)
+    results = ("--results", tmp_path)
+    rows = printed_json("list", *results)
+    assert [(row["id"], row["kind"]) for row in rows] == [
+        ("20260101-000000-aaaa", "study"), ("20260102-000000-bbbb", "layers"), ("20260103-000000-cccc", "layers"),
+    ]  # fmt: skip
+    fastest = min(one.step_seconds for one in old.configurations if one.step_seconds)
+    assert rows[1]["fastest"]["step_seconds"] == fastest
+    text = printed("list", *results)
+    assert "layers of lenet, synthetic, batch" in text
+    assert len(printed_json("list", "--engine", "torch", *results)) == 3
+    assert printed_json("show", "layers-last", *results)["id"] == new.id
+    assert printed_json("show", "20260102", *results)["id"] == old.id
+    assert printed("show", "20260102", *results) == printed("show", old.id, *results)
+    assert printed_json("show", "last", *results)["id"] == "20260101-000000-aaaa"
+    assert printed_json("show", "2026", *results)["id"] == "20260101-000000-aaaa"  # studies come first
+
+
 def test_an_interrupted_sweep_is_listed_once(tmp_path: Path) -> None:
     sweep = full_sweep()
     sweep.points = [msgspec.structs.replace(point, id=f"point-{n}") for n, point in enumerate(sweep.points)]

@@ -83,7 +83,7 @@ def test_operations_in_bf16_compute_in_bf16(fixture: EngineFixture) -> None:
             operation: re.findall(r"b?float\d+", str([value.dtype for value in flatten(timed.run.call(), timed_layer)]))  # type: ignore[attr-defined]
             for operation, timed in operations.items()
         }
-        expected = {"forward": ["bfloat16"]} | ({"activation": ["bfloat16"]} if timed_layer.has_relu else {})
+        expected = {"forward": ["bfloat16"]} | ({"relu gradient": ["bfloat16"]} if timed_layer.has_relu else {})
         for operation, wrt_input, wrt_weights in timed_layer.gradients():
             trained = ["float32"] * len(timed_layer.weight_shapes())
             expected[operation] = ["bfloat16"] * wrt_input + trained * wrt_weights
@@ -172,7 +172,7 @@ def check_operations(fixture: EngineFixture, variants: tuple[str, ...] = (), mod
     for timed_layer in split_layers(model):
         recorded = [next(tensors) for _ in timed_layer.layers]
         layer, last = recorded[0], recorded[-1]
-        expected = {"forward": [last.y]} | ({"activation": [layer.dy]} if timed_layer.has_relu else {})
+        expected = {"forward": [last.y]} | ({"relu gradient": [layer.dy]} if timed_layer.has_relu else {})
         for operation, wrt_input, wrt_weights in timed_layer.gradients():
             expected[operation] = [layer.dx] * wrt_input + list(layer.gradients.values()) * wrt_weights
         results = run_operations(fixture.engine, timed_layer, weights, layer.x, last.dy)
@@ -190,7 +190,7 @@ def test_the_sum_of_a_residual_block_is_correct(fixture: EngineFixture) -> None:
     block = TimedLayer("sum + relu", "block", (Residual(()), ReLU()), (3, 5, 5), needs_input_gradient=True)
     results = run_operations(fixture.engine, block, {}, x, dy)
     np.testing.assert_allclose(results["forward"][0], 2 * np.maximum(x, 0), rtol=1e-6)
-    np.testing.assert_allclose(results["activation"][0], dy * (x > 0), rtol=1e-6)
+    np.testing.assert_allclose(results["relu gradient"][0], dy * (x > 0), rtol=1e-6)
     np.testing.assert_allclose(results["input gradient"][0], 2 * dy * (x > 0), rtol=1e-6)
 
 
@@ -227,7 +227,7 @@ def test_tensorflow_gradients_do_not_repeat_the_forward_pass(fixture: EngineFixt
             if operation == "forward":
                 assert forward or isinstance(timed_layer.layer, BatchNorm | GlobalAveragePool), executed
             elif isinstance(timed_layer.layer, Dense):  # its gradients are also products
-                assert forward == {"MatMul"} or operation == "activation", executed
+                assert forward == {"MatMul"} or operation == "relu gradient", executed
             elif isinstance(timed_layer.layer, MaxPool):  # its forward pass is subtracted
                 assert forward == {"MaxPool"}, executed
             else:

@@ -34,7 +34,7 @@ def layers(layers_document: LayersDocument) -> LayersDocument:
         operation_row("conv1 + relu", "weight gradient", 1e-3, 80_000_000),
         operation_row("dense1", "input gradient", 1e-3, 10_000_000),
         operation_row("dense1", "weight gradient", -1e-6, 10_000_000),  # less than the call overhead
-        LayerRow(layer="conv1 + relu", operation="activation", seconds_per_step=1e-3, ci95=None),
+        LayerRow(layer="conv1 + relu", operation="relu gradient", seconds_per_step=1e-3, ci95=None),
     ]
     torch = msgspec.structs.replace(torch, rows=rows, peak=PEAK)
     return msgspec.structs.replace(layers_document, configurations=[flux, torch, *others])

@@ -77,7 +77,7 @@ def test_operations_together_have_the_flops_of_a_training_step(model: Model) -> 
     ]
     flops = sum(split_layers(model)[index].flops(one, batch_size=3) or 0 for index, one in operations)
     assert flops == 2 * 3 * model.training_macs()
-    assert all(layer.flops("activation", 1) is None for layer in split_layers(model))
+    assert all(layer.flops("relu gradient", 1) is None for layer in split_layers(model))
 
 
 def test_convolution_moves_its_input_its_output_and_its_weights() -> None:
@@ -85,7 +85,7 @@ def test_convolution_moves_its_input_its_output_and_its_weights() -> None:
     values = 2 * (16 * 14 * 14 + 8 * 10 * 10) + 8 * 16 * 5 * 5 + 8
     assert conv2.min_bytes_moved("forward", 2) == conv2.min_bytes_moved("input gradient", 2) == 4 * values
     assert conv2.min_bytes_moved("forward", 2, value_bytes=2) == 2 * values
-    assert conv2.min_bytes_moved("activation", 2) is None
+    assert conv2.min_bytes_moved("relu gradient", 2) is None
 
 
 def test_first_layer_has_no_input_gradient() -> None:

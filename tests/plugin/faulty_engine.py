@@ -81,7 +81,7 @@ class FaultyEngine(FakeEngine):
     def layer_seconds(self, timed_layer: TimedLayer) -> dict[Operation, float]:
         seconds = super().layer_seconds(timed_layer)
         if "slow_last_layer" in self._variants and timed_layer.name == self._last_trained:
-            seconds[[one for one in seconds if one != "activation"][-1]] += STEP_SECONDS
+            seconds[[one for one in seconds if one != "relu gradient"][-1]] += STEP_SECONDS
         return seconds
 
     def _fail(self) -> None:

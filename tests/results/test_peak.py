@@ -41,7 +41,7 @@ def test_every_operation_with_flops_is_timed() -> None:
         return [
             OperationTime(0, "forward", 2e-4 * slowness, None),
             OperationTime(0, "input gradient", 1e-4 * slowness, None),
-            OperationTime(0, "activation", 1e-9, None),
+            OperationTime(0, "relu gradient", 1e-9, None),
             OperationTime(0, "weight gradient", -1e-6, None),  # faster than an empty request
         ]
 

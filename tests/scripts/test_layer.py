@@ -57,7 +57,7 @@ CASES: list[tuple[str, Operation]] = [
     ("conv2 + relu", "forward"),
     ("conv2 + relu", "input gradient"),
     ("conv2 + relu", "weight gradient"),
-    ("conv2 + relu", "activation"),
+    ("conv2 + relu", "relu gradient"),
     ("max_pool1", "input gradient"),
     ("dense1", "weight gradient"),
 ]

@@ -103,7 +103,7 @@ def test_operations_are_timed_in_the_order_of_a_step(job: Job, tensors: Path) ->
     assert first[middle - 1 : middle + 4] == [
         "dense3 forward", "loss", "dense3 weight gradient", "dense3 input gradient", "dense2 weight gradient",
     ]  # fmt: skip
-    assert first[-4:] == ["conv1 + relu activation", "conv1 + relu weight gradient", "update", "call"]
+    assert first[-4:] == ["conv1 + relu relu gradient", "conv1 + relu weight gradient", "update", "call"]
     assert len(set(first)) == len(first)
 
 

@@ -157,7 +157,11 @@ class FakeEngine(Engine):
     def layer_seconds(self, timed_layer: TimedLayer) -> dict[Operation, float]:
         """Return the time of each operation of a layer in a training step; the activation is the last one."""
         gradients = {one.operation: 1 + one.has_input_gradient for one in timed_layer.gradients()}
-        parts: dict[Operation, int] = {"forward": 1, **gradients, **({"activation": 1} if timed_layer.has_relu else {})}
+        parts: dict[Operation, int] = {
+            "forward": 1,
+            **gradients,
+            **({"relu gradient": 1} if timed_layer.has_relu else {}),
+        }
         return {operation: part * self._operation_seconds for operation, part in parts.items()}
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:

@@ -308,12 +308,13 @@ class FluxEngine(Engine):
         return self._timers(self._python.build_step_operations(self._trainer, self._batches))
 
     def _timers(self, operations: Any) -> dict[Operation, TimedOperation]:
-        """Wrap Julia's pairs (name, operation) as timers."""
+        """Wrap Julia's pairs (name, operation) as timers. The only activation that a timed layer has is a ReLU."""
 
         def timer(operation: Any) -> TimedOperation:
             return TimedOperation(lambda n: float(self._polybench.seconds(operation, n)))
 
-        return {str(name): timer(operation) for name, operation in operations}  # type: ignore[misc]
+        names = {"activation": "relu gradient"}
+        return {names.get(str(name), str(name)): timer(operation) for name, operation in operations}  # type: ignore[misc]
 
     def device_peak_bytes(self) -> int | None:
         """Return the high-water mark of CUDA.jl's pool.

@@ -43,8 +43,8 @@ def layer_operations(
     layer, dz = timed_layer.layers[:1], dy
     if timed_layer.has_relu:
         z = apply(layer, trained, x)
-        calls["activation"] = _gradient(lambda z: apply([ReLU()], {}, z), [z], dy)
-        (dz,) = calls["activation"].run()
+        calls["relu gradient"] = _gradient(lambda z: apply([ReLU()], {}, z), [z], dy)
+        (dz,) = calls["relu gradient"].run()
     for operation, wrt_input, wrt_weights in timed_layer.gradients():
         if wrt_input and wrt_weights:
             calls[operation] = _gradient(lambda x, trained: apply(layer, trained, x), [x, trained], dz)

@@ -56,8 +56,8 @@ def layer_operations(
         return calls
     dz = dy
     if relu:
-        calls["activation"] = _eager_gradient(relu, layer(x), dy) if eager else _relu_gradient(forward(x), dy)
-        (dz,) = calls["activation"].run()
+        calls["relu gradient"] = _eager_gradient(relu, layer(x), dy) if eager else _relu_gradient(forward(x), dy)
+        (dz,) = calls["relu gradient"].run()
     trained = [variable.value for variable in network.model.trainable_variables]
     for operation, wrt_input, wrt_weights in timed_layer.gradients():
         weights_to_watch = trained * wrt_weights

@@ -51,8 +51,8 @@ def layer_operations(
     if timed_layer.has_relu:
         # A separate ReLU, not in place: its gradient is the same kernel.
         relu_input = z.detach().requires_grad_()
-        calls["activation"] = _gradient(F.relu(relu_input), [relu_input], dy)
-        (dz,) = calls["activation"].run()
+        calls["relu gradient"] = _gradient(F.relu(relu_input), [relu_input], dy)
+        (dz,) = calls["relu gradient"].run()
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     for operation, wrt_input, wrt_weights in timed_layer.gradients():
         calls[operation] = _gradient(z, [x] * wrt_input + trained * wrt_weights, dz)
