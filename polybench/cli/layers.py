@@ -120,8 +120,8 @@ def layers(
     export: ExportFolder = None,
     format: TableFormat = "table",
 ) -> None:
-    """Every engine gets the same input for a layer as in the network. The table ends with the whole step and the
-    unattributed rest. With --allocations, each configuration has the operators or functions that allocate instead.
+    """Every engine gets the same input for a layer as in the network. The table ends with both passes and the whole
+    step. With --allocations, each configuration has the operators or functions that allocate instead.
 
     Example: polybench layers --engines torch,tf --sort slowdown
     """

@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.render import markdown, terminal
 from polybench.render.milliseconds import Milliseconds
-from polybench.render.table import WIDTH, Column, Table, one_line
+from polybench.render.table import WIDTH, Column, Table, name_column, one_line
 from polybench.schema import units
 from polybench.schema.analyses import ExplanationDocument, OperationDifference, Statement, StepPart
 from polybench.schema.encoding import encode
@@ -23,6 +23,8 @@ _MAX_SENTENCES = 8
 _MIN_TEXT_WIDTH = 17
 """Characters of the largest difference, if there is no room for more."""
 _MAY_BE_NEGATIVE = "between the layers"
+_MISSING = "Not measured: "
+"""Beginning of suggestions, whose list has this title."""
 _NO_RESULT_NOTE = f"{units.NO_RESULT}: the interval of the time is too wide."
 _LARGEST_DIFFERENCE = "largest difference"
 
@@ -64,7 +66,7 @@ def explanation_table(document: ExplanationDocument, width: int | None = None) -
     what = "forward pass" if settings.pass_ == "forward" else "training step"
     how = " (each layer timed alone)" if document.layers else ""
     rows = _rows(document, formats)
-    columns = [Column(""), *(Column(title, numeric=True) for title in names.values())]
+    columns = [name_column("", width), *(Column(title, numeric=True) for title in names.values())]
     has_no_result = any(units.NO_RESULT in row for row, _ in rows)
     baseline = document.comparisons[0].baseline if document.comparisons else ""
     for number, name in enumerate(names, start=1):
@@ -204,7 +206,7 @@ def _statement(statement: Statement, as_markdown: bool, width: int) -> Iterator[
     """Format a statement; its command stays on one line, to be copied."""
     escape = markdown.escape_markdown if as_markdown else one_line
     command = one_line(statement.command or "")
-    text = f"- {escape(statement.text)}"
+    text = f"- {escape(statement.text.removeprefix(_MISSING))}"
     if as_markdown:
         yield f"{text} {f'`{command}`' if '`' not in command else escape(command)}" if command else text
         return

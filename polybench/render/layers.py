@@ -9,7 +9,17 @@ from typing import Any, NamedTuple, get_args
 from polybench.render.footnotes import peak_notes
 from polybench.render.milliseconds import Milliseconds
 from polybench.render.study import header_for
-from polybench.render.table import DEFAULTS, Column, Records, Sort, Table, TableOptions, one_line, with_reason
+from polybench.render.table import (
+    DEFAULTS,
+    Column,
+    Records,
+    Sort,
+    Table,
+    TableOptions,
+    name_column,
+    one_line,
+    with_reason,
+)
 from polybench.render.verdicts import Namer, busy_sentences, namer
 from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
@@ -78,7 +88,7 @@ def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
         id=document.id,
         summary=busy_sentences(document.configurations, name),
         title=[*header_for(document.settings, document.host, _step_times(document)), _HEADING],
-        columns=[Column("layer"), *(column for column, _ in columns)],
+        columns=[name_column("layer", options.width), *(column for column, _ in columns)],
         rows=rows if _with_rows(document) else [],
         notes=list(_notes(document, name, [text for row in rows for text in row], compared=bool(slowdowns))),
     )

@@ -21,6 +21,9 @@ INTERVALS = "intervals: 95% confidence, across process runs"
 WIDTH = 100
 """Default characters per line. Columns that a user chose may make a table wider."""
 
+_MIN_NAME_WIDTH, _MAX_NAME_WIDTH = 18, 30
+"""Characters of names in a first column of a terminal."""
+
 Sort = Literal["network", "slowdown"]
 """Order of the operations of layers: that of the network, or by slowdown relative to the baseline."""
 
@@ -116,6 +119,12 @@ def text_columns(*titles: str) -> list[Column]:
 def number_columns(*titles: str) -> list[Column]:
     """Describe columns of numbers."""
     return [Column(title, numeric=True) for title in titles]
+
+
+def name_column(title: str, width: int | None) -> Column:
+    """Describe a first column of names; long ones wrap, so that columns of numbers need not be omitted for them."""
+    longest = _MAX_NAME_WIDTH if width is None else min(_MAX_NAME_WIDTH, max(_MIN_NAME_WIDTH, width // 2 - 2))
+    return Column(title, width=longest)
 
 
 _NO_BREAK = "\0"

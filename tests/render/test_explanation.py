@@ -10,6 +10,7 @@ import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.networks.layers import Operation
+from polybench.render import render as render_table
 from polybench.render.explanation import render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.resources import GarbageCollection
@@ -160,6 +161,17 @@ def test_long_names_fit_into_a_terminal() -> None:
         assert max(map(len, table.splitlines())) <= width
         assert "x" * 24 in table
         assert "torch -" in sentences
+
+
+def test_long_layers_wrap_before_columns_are_omitted() -> None:
+    document = study(measured("torch/cpu", 0.020), measured("tf/cpu", 0.010))
+    long: tuple[str, Operation] = ("d" * 60, "forward")
+    times = {"torch/cpu": {long: 0.012}, "tf/cpu": {long: 0.006}}
+    timed = layers(document, {"torch/cpu": 0.020, "tf/cpu": 0.010}, times)
+    for text in (render(explain(document, SavedDocuments([timed])), "table", 60), render_table(timed, width=60)):
+        assert "omitted, because the line is too short: t" not in text
+        assert f"{'d' * 28}  " in text
+        assert max(map(len, text.partition("whole step")[0].splitlines())) <= 60
 
 
 def test_rows_that_cannot_be_compared_have_their_reason() -> None:
