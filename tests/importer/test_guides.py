@@ -33,9 +33,13 @@ def folder_with_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_guide_has_the_example_and_its_commands_run() -> None:
+def test_the_guide_has_the_example() -> None:
     (program,) = re.findall(r"```python\n(\"\"\".+?)```", (GUIDES / "own_model.md").read_text("utf-8"), re.S)
     assert program == EXAMPLE.read_text("utf-8")
+
+
+@pytest.mark.wide  # test_torch.py runs every command with an imported network
+def test_the_commands_of_the_guide_run() -> None:
     steps = [command for command in commands("own_model.md") if command[0] in ("import", "parity")]
     assert [command[:2] for command in steps] == [
         ["import", "my_model.py:Net"],
@@ -46,6 +50,7 @@ def test_the_guide_has_the_example_and_its_commands_run() -> None:
     assert ": same" in printed(*steps[1])
 
 
+@pytest.mark.wide  # scripts/test_network_code.py exports and imports in both frameworks
 def test_a_port_is_proven_and_has_the_same_weights() -> None:
     for command in commands("port_a_model.md"):
         printed(*command)

@@ -71,7 +71,7 @@ def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
     source = tmp_path / "net.toml"
     source.write_text(network_toml(_SIDES), "utf-8")
     padding = [getattr(layer, "padding", None) for layer in _SIDES.layers]
-    for number, framework in enumerate(("torch", "keras", "torch")):
+    for number, framework in enumerate(("torch", "keras")):
         file = tmp_path / f"{framework}{number}.py"
         printed("export", source, "--framework", framework, "-o", file)
         source = imported(file, "padded", f"net{number}")
