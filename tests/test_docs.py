@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from polybench.cli import app
+from polybench.cli import app, output
 from polybench.schema.metrics import METRICS
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
@@ -45,9 +45,10 @@ def test_links_examples_and_numbers_of_a_page_are_true(page: Path, monkeypatch: 
     links = re.findall(r"\]\((?!http|#)([^) #]+)", text)
     # As on GitHub; the reference exists on the site only.
     assert not [link for link in links if not (page.parent / link).exists() and "reference/" not in link]
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
     for command, example in EXAMPLE.findall(text):
-        output = CliRunner().invoke(app, command.split(), env={"COLUMNS": "100"}).stdout
-        assert doctest.OutputChecker().check_output(f"...{example}...", output, doctest.ELLIPSIS), output
+        printed = CliRunner().invoke(app, command.split()).stdout
+        assert doctest.OutputChecker().check_output(f"...{example}...", printed, doctest.ELLIPSIS), printed
     for number, file, configuration, column in LINKED_NUMBER.findall(text):
         shown = METRICS[column].text(Store(ROOT).load(str(page.parent / file)).result(configuration))
         assert " ".join(shown.split()).partition(" ±")[0] == number, f"{file}: {configuration} {column}"
