@@ -52,7 +52,7 @@ def parse_duration(text: str) -> float:
 
 def parse_idle_wait(text: str) -> float:
     """Parse a duration; 0 is allowed."""
-    return 0.0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text) else parse_duration(text)
+    return 0.0 if re.fullmatch(r"\s*0+(\.0*)?\s*[a-z]*\s*", text) else parse_duration(text)
 
 
 FORMAT_BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".html": "html"}

@@ -96,7 +96,10 @@ def read(line: str) -> Study:
     return error.study
 
 
-@pytest.mark.parametrize("wanted", [PLAIN, FULL], ids=["plain", "full"])
+NO_WAIT = msgspec.structs.replace(PLAIN, wait_idle=0.0)
+
+
+@pytest.mark.parametrize("wanted", [PLAIN, FULL, NO_WAIT], ids=["plain", "full", "no wait"])
 def test_a_suggested_comparison_parses_to_the_same_study(wanted: Study) -> None:
     assert read(command_line("compare", wanted)) == wanted
     other = for_comparison(wanted, ["faulty+linear_cost", "fake"], malloc="retain")
