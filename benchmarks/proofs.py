@@ -14,6 +14,7 @@ limit is outside of the 99.9 % bound of a binomial share.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -269,6 +270,7 @@ def main() -> None:
     parser.add_argument("--within-chance", action="store_true", help="a figure misses only beyond chance")
     parser.add_argument("--only", default="", help="scenarios and figures whose names contain this text")
     options = parser.parse_args()
+    gc.freeze()  # each simulated timing block collects garbage
     chance = options.within_chance
     _print_row(("figure", "scenario", "value", "limit", "verdict"))
     _print_row(["---"] * 5)

@@ -14,6 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import contextlib
+import gc
 import inspect
 import re
 import signal
@@ -165,6 +166,12 @@ def own_signals() -> Iterator[None]:
     for number, handler in before.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_heap() -> None:
+    """Let the collector pass over what is alive: timing blocks begin with a collection, and frameworks are large."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
