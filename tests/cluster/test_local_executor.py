@@ -165,7 +165,7 @@ def test_baseline_that_was_not_measured_is_replaced(tmp_path: Path) -> None:
     file, images = tmp_path / "study.toml", study(tmp_path).data
     file.write_text(
         f'engines = ["fake", "faulty+unavailable"]\ndata = "{images}"\nbatch_size = 16\nprocesses = 1\n'
-        "rounds_per_process = 1\nsteps_per_round = 2\nparity = false\nmetrics = false\n"
+        "rounds_per_process = 1\nsteps_per_round = 2\nparity = false\nmetrics = false\nwait_idle = 0\n"
         'baseline = "b:faulty+unavailable/cpu"\n'
         '[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\n'
     )

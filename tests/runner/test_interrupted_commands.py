@@ -24,7 +24,7 @@ AGAIN = "interrupted; run the command again"
     [
         (f"compare {ENDLESS}", "round 2", RESUME),
         (f"compare {ENDLESS} --no-save", "round 2", AGAIN),
-        (f"compare {ENDLESS} --on local", "round 2", RESUME),
+        (f"compare {ENDLESS} --on local --wait-idle 0", "round 2", RESUME),
         (f"sweep --batch-size 8,16 {ENDLESS}", "round 2", RESUME),
         (f"overhead --batch-size 8,16 {ENDLESS} --no-save", "round 2", AGAIN),
         ("layers --no-parity", "round 1", AGAIN),
