@@ -195,7 +195,7 @@ DARK_COLOURS = dict(
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "x", "triangle-down", "cross")
 _HATCHES = ("", "/", ".", "x", "-", "\\", "|", "+")
-HOLLOW = "Hollow marks are inconclusive."
+HOLLOW = "Hollow marks: cannot tell."
 """The only meaning of a hollow mark, for the notes of figures with one."""
 
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"

@@ -18,26 +18,26 @@ from polybench.networks.layers import Operation
 from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayersDocument
 
-_UNATTRIBUTED = "unattributed"
-_OPERATIONS: tuple[str, ...] = (*get_args(Operation), _UNATTRIBUTED)
+_BETWEEN = "between the layers"
+_OPERATIONS: tuple[str, ...] = (*get_args(Operation), _BETWEEN)
 
 
 def draw(document: LayersDocument) -> Figure:
     """Draw a bar for each layer and configuration, with its operations stacked, in network order.
 
-    The rest of the step and the unattributed time come last.
+    The rest of the step and the time between the layers come last.
     """
     timed = _timed(document)
     seconds: dict[tuple[str, str, str], float] = {
         (row.layer, one.configuration, row.operation): row.seconds_per_step for one in timed for row in one.rows
     }
     seconds |= {
-        (_UNATTRIBUTED, one.configuration, _UNATTRIBUTED): one.unattributed_seconds
+        (_BETWEEN, one.configuration, _BETWEEN): one.unattributed_seconds
         for one in timed
         if one.unattributed_seconds is not None
     }
     layers = list(dict.fromkeys(layer for layer, _, _ in seconds))
-    layers.sort(key=lambda layer: (layer == STEP) + 2 * (layer == _UNATTRIBUTED))
+    layers.sort(key=lambda layer: (layer == STEP) + 2 * (layer == _BETWEEN))
     timed_operations = {operation for _, _, operation in seconds}
     rows = [(layer, one.configuration) for layer in layers for one in timed]
     labels = [[escape_text(layer) for layer, _ in rows], [escape_text(configuration) for _, configuration in rows]]
@@ -60,8 +60,8 @@ def draw(document: LayersDocument) -> Figure:
         title="Time of each layer",
         note=(
             "Each operation is timed in isolation. Forward includes the ReLU."
-            " Unattributed is the whole step minus its operations; it is negative if the step overlaps or fuses"
-            " operations."
+            " Between the layers is the whole step minus its operations; it is negative if the step overlaps or"
+            " fuses operations."
         ),
         traces=traces,
         layout={

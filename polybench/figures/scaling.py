@@ -103,7 +103,7 @@ def _curve_trace(name: str, curve: Curve, axis: str, style: TraceStyle, input_ki
         legendgroup=name,
         tooltips=[
             f"{name}, {_axis_title(axis)} {point.parameters[axis]:,}: {_rate_text(result, interval)} {input_kind}s/s"
-            + (f", inconclusive: {result.inconclusive_reason}" if result.inconclusive_reason else "")
+            + (f", cannot tell: {result.inconclusive_reason}" if result.inconclusive_reason else "")
             + (", more threads than usable cores" if point.oversubscribed else "")
             for (point, result), interval in zip(curve, intervals, strict=True)
         ],

@@ -99,4 +99,4 @@ def _label(row: _Row) -> str:
     result, comparison = row
     if comparison.baseline == result.configuration:
         return "baseline"
-    return "inconclusive" if _is_hollow(row) else units.format_with_ci(comparison.speedup, comparison.ci95)
+    return "cannot tell" if _is_hollow(row) else units.format_with_ci(comparison.speedup, comparison.ci95)

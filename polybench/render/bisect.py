@@ -40,7 +40,7 @@ def _conclusion(document: BisectDocument) -> str:
     if document.version is None or document.ratio is None or document.ci95 is None:
         within = document.credible_versions
         where = "" if within is None else f"the step time changed between {within[0]} and {within[1]} (95 %); "
-        return f"inconclusive: {where}{document.inconclusive_reason}"
+        return f"cannot tell: {where}{document.inconclusive_reason}"
     word = "slower" if document.ratio > 1 else "faster"
     low, high = document.ci95
     name = " ".join(filter(None, [document.version, one_line(document.description or "")]))

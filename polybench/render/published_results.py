@@ -146,7 +146,7 @@ def _differences(published: PublishedResult, measured: MeasuredConfiguration) ->
         here, there = augmented[workload.augment], augmented[not workload.augment]
         found.append(f"images {here} here, {there} in the publication")
     if measured.has_interference and published.metric != "accuracy":
-        found.append("inconclusive: too much interference")
+        found.append("cannot tell: too much interference")
     return found
 
 

@@ -152,7 +152,7 @@ def test_tooltips_have_units_and_are_the_text_alternative(name: str) -> None:
     figure = draw_full(name)
     tooltips = [text for trace in figure.traces for text in trace.get("hovertext", ()) if text]
     unit = re.compile(r"(s|MiB|%|epoch|FLOP/s|B/s|steps?|times as (fast|long) as torch/cpu|baseline|allocations|\))$")
-    assert [text for text in tooltips if not unit.search(text.partition(", inconclusive")[0])] == []
+    assert [text for text in tooltips if not unit.search(text.partition(", cannot tell")[0])] == []
     assert figure.text_alternative
     if not figure.numbers:
         assert figure.text_alternative == [html.unescape(text) for text in tooltips]
@@ -294,14 +294,14 @@ def test_accuracy_has_a_line_per_seed_and_a_mean() -> None:
     assert [shape["y0"] for shape in figure.layout["shapes"]] == [pytest.approx(55.0)]
 
 
-def test_layers_are_in_network_order_with_unattributed_time_last() -> None:
+def test_layers_are_in_network_order_with_time_between_layers_last() -> None:
     figure = draw_full("layers")
     forward = traces_named(figure, "forward")[0]
     layers, configurations = forward["y"]
-    assert list(dict.fromkeys(layers)) == ["conv1", "dense1", "step", "unattributed"]
+    assert list(dict.fromkeys(layers)) == ["conv1", "dense1", "step", "between the layers"]
     assert configurations[:2] == ["torch/cpu", "tf/cpu"]
     assert forward["x"][:4] == [pytest.approx(2.0), pytest.approx(9.0), None, pytest.approx(1.0)]
-    assert traces_named(figure, "unattributed")[0]["x"][-2:] == [pytest.approx(4.9), pytest.approx(-2.2)]
+    assert traces_named(figure, "between the layers")[0]["x"][-2:] == [pytest.approx(4.9), pytest.approx(-2.2)]
 
 
 def test_scaling_shades_oversubscribed_points_and_shows_linear_scaling() -> None:

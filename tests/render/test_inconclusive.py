@@ -164,7 +164,7 @@ def test_it_is_in_no_text_of_a_figure_and_its_mark_is_hollow(make: Callable[[], 
 
 def test_speed_labels_it_inconclusive_and_break_even_leaves_it_out() -> None:
     labels = [one["text"] for one in draw("speed", disturbed()).layout["annotations"]]
-    assert labels == ["inconclusive", "baseline"]
+    assert labels == ["cannot tell", "baseline"]
     assert "break_even" not in figures(disturbed())
     assert METRICS["break_even_steps"].text(disturbed().result("tf/cpu")) == "(no result)"
 
