@@ -154,7 +154,7 @@ def _describe_causes(causes: Sequence[_Cause], seconds: float) -> str:
     phrase = _join([_phrase(kind, layers) for kind, layers in by_kind.items()])
     total = sum(one.seconds for one in causes)
     if total >= _WHOLE * seconds:
-        verb = "alone is" if len(causes) == 1 else "together are"
+        verb = "alone differs by" if len(causes) == 1 else "together differ by"
         return f"{phrase} {verb} {units.format_seconds(total)}"
     part, _, _ = units.format_part(total, seconds).partition(" of ")
     return f"{part} of them are {phrase}"

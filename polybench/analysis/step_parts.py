@@ -43,7 +43,9 @@ def find_shared_layers(
 def step_parts(results: Sequence[Result], baseline: str, layers: SharedLayers | None) -> list[StepPart]:
     """Return the layers in the order of the network, and the other parts.
 
-    All parts but the passes add up to the whole step. What the study itself knows is known without layers as well.
+    The parts up to the whole step add up to it; those after it are the whole step beside which the layers were timed,
+    and the passes. What the study itself knows is known without layers as well. A layer whose time is a negative
+    difference of two times counts as 0.
     """
     timed = {one.configuration: one for one in layers.document.configurations} if layers else {}
     timed = {name: timed[name] for name in (layers.configurations if layers else ())}
@@ -59,7 +61,13 @@ def step_parts(results: Sequence[Result], baseline: str, layers: SharedLayers | 
         seconds = {name: between[name] for name in rows}
         parts.append(StepPart(name="between the layers", kind="between the layers", seconds=seconds))
     whole = {one.configuration: one.step_seconds for one in results}
-    return [*parts, StepPart(name="whole step", kind="whole step", seconds=whole), *_passes(timed)]
+    beside = {name: one.step_seconds for name, one in timed.items() if one.step_seconds is not None}
+    return [
+        *parts,
+        StepPart(name="whole step", kind="whole step", seconds=whole),
+        *([StepPart(name="beside layers", kind="beside the layers", seconds=beside)] if beside else []),
+        *_passes(timed),
+    ]
 
 
 def _by_layer(layers: ConfigurationLayers) -> Rows:
@@ -76,7 +84,7 @@ def _sum(
     return StepPart(
         name=name,
         kind=kind,
-        seconds={configuration: seconds for configuration, (seconds, _) in sums.items()},
+        seconds={configuration: max(seconds, 0.0) for configuration, (seconds, _) in sums.items()},
         ci95={configuration: interval for configuration, (_, interval) in sums.items() if interval},
         largest_difference=largest,
     )
@@ -155,6 +163,6 @@ def _passes(timed: Mapping[str, ConfigurationLayers]) -> list[StepPart]:
     if not all(by_pass.values()):
         return []
     return [
-        _sum("of it forward", "forward", by_pass["forward"]),
-        _sum("of it backward", "backward", by_pass["backward"]),
+        _sum("layers, forward", "forward", by_pass["forward"]),
+        _sum("layers, backward", "backward", by_pass["backward"]),
     ]

@@ -17,6 +17,8 @@ from polybench.schema.encoding import encode
 
 _MAX_LAYERS = 6
 """Layers with a row of their own."""
+_OF_WHOLE_STEP = ("beside the layers", "forward", "backward")
+"""Parts that are shown below the whole step, and are not added up to it."""
 _SMALL_LAYER = 0.05
 """Fraction of a step below which a layer is small."""
 _MAX_SENTENCES = 8
@@ -110,7 +112,7 @@ def _rows(
 
 
 def _label(part: StepPart) -> str:
-    return f"  {part.name}" if part.kind in ("forward", "backward") else part.name
+    return f"  {part.name}" if part.kind in _OF_WHOLE_STEP else part.name
 
 
 def _cell(part: StepPart, name: str, formats: Mapping[str, Milliseconds]) -> str:

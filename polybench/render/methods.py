@@ -43,11 +43,13 @@ def _workload(study: StudyDocument, measured: Sequence[Result]) -> str:
     settings, host = study.settings, study.host
     precision = ", ".join(_PRECISIONS.get(one, one) for one in settings.precision.split(","))
     step = "forward pass" if settings.pass_ == "forward" else "training step"
+    data = f"synthetic {settings.input_kind}s" if settings.dataset == "synthetic" else settings.dataset
     gpus = f" and {', '.join(host.gpus)}" if host.gpus else ""
+    threads = units.plural(settings.threads, "thread")
     return (
-        f"We measured one {step} of {settings.model} ({units.format_count(settings.parameters)} parameters; batch"
-        f" {settings.batch_size}; {precision}; {units.plural(settings.threads, 'thread')}) in"
-        f" {_and(list(dict.fromkeys(map(frameworks, measured))))} with polybench {study.polybench.version} on"
+        f"We measured one {step} of {settings.model} on {data} ({units.format_count(settings.parameters)} parameters;"
+        f" batch {settings.batch_size}; {precision}; {threads}; malloc {settings.malloc})"
+        f" in {_and(list(dict.fromkeys(map(frameworks, measured))))} with polybench {study.polybench.version} on"
         f" {units.plural(host.cores, 'core')} of {short_cpu(host)}{gpus}."
     )
 
@@ -78,8 +80,9 @@ def _statistics(measured: Sequence[Result]) -> list[str]:
         return ["With a single process, differences between processes are unknown."]
     return [
         "The speed-up is the ratio of mean step times, each the mean over processes; intervals are Student's t"
-        f" over processes (n = {processes}, 95 %), and sentences are corrected by Holm's method. They do"
-        " not contain differences between repetitions of the study on other days."
+        f" over processes (n = {processes}, 95 %), those of speed-ups over pairs that ran side by side. An engine is"
+        " called faster only if Holm's correction for the number of comparisons allows it. The intervals do not contain"
+        " differences between repetitions of the study on other days."
     ]
 
 

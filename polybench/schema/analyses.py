@@ -324,7 +324,7 @@ class ExplainedComparison(msgspec.Struct, kw_only=True):
 
 PartKind = Literal[
     "layer", "other operations", "garbage collection", "waiting for data", "between the layers", "whole step",
-    "forward", "backward",
+    "beside the layers", "forward", "backward",
 ]  # fmt: skip
 
 

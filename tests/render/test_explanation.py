@@ -57,14 +57,15 @@ def test_all_configurations_are_columns_of_one_table(explanation: ExplanationDoc
         "max_pool1 4.00 8.00 3.00 torch forward: 8.00 vs. tf 3.00",
         "4 smaller layers 0.40 0.40 < 0.05",
         "loss, update, call 2.00 1.00 1.00",
-        "between the layers 3.60 -0.40 1.04",
+        "between the layers 3.60 -0.40 1.00",
         "whole step 40.00 20.00 15.00",
-        "of it forward 14.40 13.40 7.96",
-        "of it backward 20.00 6.00 5.00",
+        "beside layers 41.00 20.50 14.90",
+        "layers, forward 14.40 13.40 7.96",
+        "layers, backward 20.00 6.00 5.00",
         "",
         "flux - torch: 20.0 ms; 14.0 of them are the weight gradient of conv1 (NNlib's",
         "weight gradient runs on one thread: docs/upstream/nnlib_conv_filter.md).",
-        "torch - tf: 5.00 ms; the forward pass of max_pool1 alone is 5.00 ms.",
+        "torch - tf: 5.00 ms; the forward pass of max_pool1 alone differs by 5.00 ms.",
         "start: flux 17.3 s (11.0 s of it the first step), torch 1.70 s, tf 2.15 s.",
         "Layers: polybench show 20250103-000000-abcd Not measured yet: 6, --suggest",
     ]
@@ -72,7 +73,7 @@ def test_all_configurations_are_columns_of_one_table(explanation: ExplanationDoc
 
 def test_no_time_is_negative_except_between_the_layers(explanation: ExplanationDocument) -> None:
     negative = [line for line in lines(render(explanation, "table")) if re.search(r" -\d", line)]
-    assert negative == ["between the layers 3.60 -0.40 1.04"]
+    assert negative == ["between the layers 3.60 -0.40 1.00"]
 
 
 def test_a_breakdown_that_misses_its_difference_is_replaced_by_both_sums() -> None:
@@ -112,7 +113,7 @@ def test_suggestions_are_shown_on_request(explanation: ExplanationDocument) -> N
 def test_markdown_has_the_same_table_and_sentences(explanation: ExplanationDocument) -> None:
     text = " ".join(render(explanation, "markdown").split())
     assert "| max_pool1 | 4.00 | 8.00 | 3.00 | torch forward: 8.00 vs. tf 3.00 |" in text
-    assert "- torch - tf: 5.00 ms; the forward pass of max_pool1 alone is 5.00 ms." in text
+    assert "- torch - tf: 5.00 ms; the forward pass of max_pool1 alone differs by 5.00 ms." in text
 
 
 def test_short_steps_have_more_decimals() -> None:
@@ -199,7 +200,8 @@ def test_json_contains_all_parts_and_statements(explanation: ExplanationDocument
     assert {"text", "evidence", "seconds", "command"} == set(comparison["statements"][0])
     assert len(document["suggested_measurements"]) == 6
     parts = {part["name"]: part["seconds"]["flux/cpu"] for part in document["parts"]}
-    whole, backward, forward = (parts.pop(name) for name in ("whole step", "of it backward", "of it forward"))
+    whole, backward, forward = (parts.pop(name) for name in ("whole step", "layers, backward", "layers, forward"))
+    assert parts.pop("beside layers") == pytest.approx(0.041)
     assert sum(parts.values()) == pytest.approx(whole)
     assert (backward, forward) == pytest.approx((0.020, 0.0144))
     assert document["layers"] == "20250103-000000-abcd"
@@ -223,4 +225,4 @@ def test_a_finding_needs_the_cpu_and_its_engine(explanation: ExplanationDocument
     single.settings = msgspec.structs.replace(single.settings, threads=1)
     timed = layers(single, {"flux/cpu": 0.04, "torch/cpu": 0.02}, {"flux/cpu": {CONV: 0.03}, "torch/cpu": {CONV: 0.01}})
     (sentence, *_) = explain(single, SavedDocuments([timed])).summary
-    assert sentence.text == "flux - torch: 20.0 ms; the weight gradient of conv1 alone is 20.0 ms."
+    assert sentence.text == "flux - torch: 20.0 ms; the weight gradient of conv1 alone differs by 20.0 ms."

@@ -22,15 +22,17 @@ def test_methods_name_workload_frameworks_runs_check_and_statistics() -> None:
     tf = measured("tf/cpu", 0.01, versions={"tensorflow": "2.21.0", "keras": "3.15.1"})
     torch = measured("torch/cpu", 0.0165, versions={"torch": "2.13.0", "environment": {}})
     assert methods_text(study(flux, torch, tf, unmeasured("jax/cpu", "failed", "crashed"))) == (
-        "We measured one training step of lenet (62,006 parameters; batch 128; float32; 2 threads) in Flux 0.16.10"
-        " (Julia 1.10.8), PyTorch 2.13.0 and TensorFlow 2.21.0 with polybench 0.1.0 on 2 cores of Some."
+        "We measured one training step of lenet on synthetic images (62,006 parameters; batch 128; float32;"
+        " 2 threads; malloc retain) in Flux 0.16.10 (Julia 1.10.8), PyTorch 2.13.0 and TensorFlow 2.21.0 with polybench"
+        " 0.1.0 on 2 cores of Some."
         " Each configuration ran in 3 processes of its own, one at a time, in 2 rounds of random order, interleaved"
         " with those of the others, of 3 steps each."
         " Before timing, losses, gradients and weights agreed with a float64 reference to 1e-9, except for documented"
         " rules (max-pool gradient goes to the first value within 3.5e-4 of the maximum)."
         " The speed-up is the ratio of mean step times, each the mean over processes; intervals are Student's t"
-        " over processes (n = 3, 95 %), and sentences are corrected by Holm's method. They do not contain differences"
-        " between repetitions of the study on other days."
+        " over processes (n = 3, 95 %), those of speed-ups over pairs that ran side by side. An engine is called"
+        " faster only if Holm's correction for the number of comparisons allows it. The intervals do not contain"
+        " differences between repetitions of the study on other days."
     )
 
 
@@ -41,7 +43,7 @@ def test_methods_of_one_process_and_of_nothing() -> None:
 
 
 def test_show_prints_the_methods_of_a_study() -> None:
-    assert printed("show", FILE, "--methods").startswith("We measured one training step of lenet (39,558 parameters;")
+    assert printed("show", FILE, "--methods").startswith("We measured one training step of lenet on")
 
 
 def test_the_ending_of_the_output_chooses_the_format(tmp_path: Path) -> None:
