@@ -188,3 +188,14 @@ def test_a_study_with_interference_makes_no_change_point(folder: Path) -> None:
         Store(folder).save(msgspec.structs.replace(study(affected_result), id=f"202601{day}", created=f"2026-01-{day}"))
     (flux,) = series("--engine", "flux")
     assert [change["study"] for change in flux["change_points"]] == ["20260105"]
+
+
+def test_studies_with_interference_hide_no_change_point(folder: Path) -> None:
+    affected = BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
+    disturbed = measured("flux/cpu", 0.08, interference=Interference(blocks=[[affected]], blocks_affected=1))
+    for hour in ("11", "12", "13"):
+        saved = msgspec.structs.replace(study(disturbed), id=f"20260104{hour}", created=f"2026-01-04T{hour}:00:00")
+        Store(folder).save(saved)
+    (flux,) = series("--engine", "flux")
+    (change,) = flux["change_points"]
+    assert 1.58 < change["ratio"] < 1.62
