@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from polybench.analysis.breakdown import DATA_WAIT, GARBAGE_COLLECTION, data_wait_seconds, layer_breakdown
 from polybench.analysis.step_parts import SharedLayers
-from polybench.analysis.upstream_findings import find_cause
+from polybench.analysis.upstream_findings import describe_findings
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, Statement
 from polybench.schema.result import Result
@@ -89,8 +89,8 @@ def _pair_sentence(
         causes = _largest_causes([_cause(one) for one in components if _is_certain(one)], seconds)
         if causes:
             sentence = _describe_causes(causes, seconds)
-            finding = find_cause(study, slow, [(one.kind, one.layer, one.seconds) for one in causes])
-            text += f"; {sentence}{f' ({finding})' if finding else ''}"
+            findings = describe_findings(study, slow, [(one.kind, one.layer, one.seconds) for one in causes])
+            text += f"; {sentence}{f' ({findings})' if findings else ''}"
     return Statement(text=f"{text}.", evidence=evidence, seconds=seconds)
 
 

@@ -62,8 +62,8 @@ _FINDINGS = (
 )
 
 
-def find_cause(study: StudyDocument, slow: Result, causes: Sequence[tuple[str, str, float]]) -> str | None:
-    """Return the finding that explains most of these operations of the slower configuration, with its file.
+def describe_findings(study: StudyDocument, slow: Result, causes: Sequence[tuple[str, str, float]]) -> str | None:
+    """Return the findings that explain these operations of the slower configuration, with their files.
 
     `causes` are operations, their layers, and seconds.
     """
@@ -82,8 +82,8 @@ def find_cause(study: StudyDocument, slow: Result, causes: Sequence[tuple[str, s
                 explained[finding] = explained.get(finding, 0.0) + seconds
     if not explained:
         return None
-    best = max(explained, key=lambda finding: explained[finding])
-    return f"{best.text}: docs/upstream/{best.file}"
+    ordered = sorted(explained, key=lambda finding: -explained[finding])
+    return "; ".join(f"{finding.text}: docs/upstream/{finding.file}" for finding in ordered)
 
 
 def _layer_types(model: str) -> dict[str, set[type]]:
