@@ -16,11 +16,11 @@ from polybench.analysis.repetitions import Repetitions
 from polybench.analysis.step_parts import find_shared_layers, step_parts
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
-from polybench.render.verdicts import namer
 from polybench.results.comparisons import compare_results, correct_for_number
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.measurements import LayersDocument
+from polybench.schema.names import namer
 from polybench.schema.result import SINGLE_PROCESS, Comparison, Result
 from polybench.schema.study import StudyDocument
 from polybench.storage.summaries import StudySummary

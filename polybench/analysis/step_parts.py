@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from polybench.analysis.breakdown import data_wait_seconds
 from polybench.analysis.related_studies import find_layers
-from polybench.schema import units
 from polybench.schema.analyses import OperationDifference, PartKind, StepPart
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.result import Result
@@ -115,7 +114,7 @@ def _largest(layer: str, rows: dict[str, Rows], baseline: str) -> OperationDiffe
         fastest = min(of_operation, key=lambda name: of_operation[name].seconds_per_step)
         other = baseline if baseline in of_operation and baseline != slowest else fastest
         slow, fast = of_operation[slowest], of_operation[other]
-        if other != slowest and not (_is_wide(slow) or _is_wide(fast) or _overlap(slow, fast)):
+        if other != slowest and not (slow.has_wide_time or fast.has_wide_time or _overlap(slow, fast)):
             found.append(
                 OperationDifference(
                     operation=slow.operation,
@@ -126,10 +125,6 @@ def _largest(layer: str, rows: dict[str, Rows], baseline: str) -> OperationDiffe
                 )
             )
     return max(found, key=lambda one: one.seconds - one.other_seconds, default=None)
-
-
-def _is_wide(row: LayerRow) -> bool:
-    return units.is_wide(row.seconds_per_step, row.ci95)
 
 
 def _overlap(slow: LayerRow, fast: LayerRow) -> bool:

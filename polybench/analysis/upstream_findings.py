@@ -65,7 +65,7 @@ _FINDINGS = (
 def describe_findings(study: StudyDocument, slow: Result, causes: Sequence[tuple[str, str, float]]) -> str | None:
     """Return the findings that explain these operations of the slower configuration, with their files.
 
-    `causes` are operations, their layers, and seconds.
+    `causes` are operations, their layers, and seconds. The finding that explains most comes first.
     """
     if slow.device != "cpu":
         return None

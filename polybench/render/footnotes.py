@@ -8,10 +8,10 @@ from itertools import repeat
 from typing import NamedTuple
 
 from polybench.render.table import one_line, share_lines, wrap
-from polybench.render.verdicts import namer
 from polybench.schema import units
 from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.metrics import is_side_by_side
+from polybench.schema.names import namer
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison

@@ -20,9 +20,10 @@ from polybench.render.table import (
     one_line,
     with_reason,
 )
-from polybench.render.verdicts import Namer, busy_sentences, namer
+from polybench.render.verdicts import busy_sentences
 from polybench.schema import units
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.names import Namer, namer
 from polybench.schema.result import BUSY, Interval, StepTimes
 from polybench.stats.operation_sums import is_backward, select_pass, sum_operations
 
@@ -41,7 +42,7 @@ _SUM, _REST, _WHOLE = _ENDS = ("sum of operations", "between the layers", "whole
 _STEP_NAME = "loss, update, call"
 
 _MAX_REST_WIDTH = 0.5
-"""Width of the interval of the time between the layers, as a fraction of a step, above which it is no result."""
+"""Width of the interval of the time between the layers, as a fraction of a step, above which it has no result."""
 
 _SLOWDOWN = "slowdown"
 _OPTIONAL = {_SLOWDOWN: 1000, "%": 1001, "GFLOP/s": 1001, "% of peak": 1001, "GC": 1001}
@@ -76,7 +77,7 @@ def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
         columns += [(Column(title, numeric=True, optional=_OPTIONAL[title]), texts) for title, texts in others]
     if slowdowns:
         by_name = {one.configuration: one for one in shown}
-        wide = {(one.configuration, _key(row)) for one in shown for row in one.rows if _is_wide(row)}
+        wide = {(one.configuration, _key(row)) for one in shown for row in one.rows if row.has_wide_time}
         texts = {
             key: _format_slowdown(one, by_name[one.configuration], name)
             for key, one in slowdowns.items()
@@ -267,10 +268,6 @@ def _ends(configuration: ConfigurationLayers, format: Milliseconds) -> dict[Key,
         is_wide = interval is not None and interval[1] - interval[0] > _MAX_REST_WIDTH * step
         texts[_REST, _TOTAL] = units.NO_RESULT if is_wide else format.with_margin(rest, interval)
     return texts
-
-
-def _is_wide(row: LayerRow) -> bool:
-    return units.is_wide(row.seconds_per_step, row.ci95)
 
 
 def _format_slowdown(slowdown: Slowdown, configuration: ConfigurationLayers, name: Namer) -> str:

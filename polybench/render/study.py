@@ -12,10 +12,11 @@ from polybench.render import published_results
 from polybench.render.footnotes import failed_parity, footnotes, key_notes
 from polybench.render.table import DEFAULTS, WIDTH, Column, Records, Table, TableOptions, name_text, with_reason
 from polybench.render.terminal import table_width
-from polybench.render.verdicts import WITHOUT_RESULT, namer, summary_sentences
+from polybench.render.verdicts import WITHOUT_RESULT, summary_sentences
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, in_table_order, select_metrics
+from polybench.schema.names import namer
 from polybench.schema.result import Result, StepTimes, library_versions
 from polybench.schema.study import StudyDocument
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from polybench.schema import units
-from polybench.schema.measurements import LayersDocument
+from polybench.schema.names import Namer, namer
 from polybench.schema.resources import Interference
 from polybench.schema.result import (
     BUSY_HINT,
@@ -33,7 +33,6 @@ _MAX_NAMES = 3
 WITHOUT_RESULT = ("NO RESULT", "Cannot tell")
 """Beginnings of the sentences that explain why there is no result."""
 
-Namer = Callable[[ConfigurationStatus], str]
 StatusT = TypeVar("StatusT", bound=ConfigurationStatus)
 
 
@@ -68,18 +67,6 @@ def summary_sentences(study: StudyDocument) -> list[str]:
         *((f"{result.configuration} and {found.baseline}", found) for result, found in on_gpus),
     ]
     return [*_without_result(study, name, pairs), *_shortened(sentences), *_shortened(accuracies)]
-
-
-def namer(document: StudyDocument | LayersDocument) -> Namer:
-    """Return a function that names a configuration, with its device only if the document has several."""
-    rows = document.configurations if isinstance(document, LayersDocument) else document.results
-    several = len({row.device for row in rows if row.step_times}) > 1
-
-    def name(row: ConfigurationStatus) -> str:
-        without_device = row.configuration.replace(f"/{row.device}", "")
-        return f"{without_device} on {row.device}" if several else without_device
-
-    return name
 
 
 def _without_result(study: StudyDocument, name: Namer, pairs: Sequence[tuple[str, Comparison]]) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
+from polybench.schema import units
 from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings, Tag
 from polybench.schema.options import (
     RENAME,
@@ -51,6 +52,11 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     native_bytes: Amount | None = None
     seconds: list[list[Number]] = []
     """As [process][round], without the rounds with interference."""
+
+    @property
+    def has_wide_time(self) -> bool:
+        """True if the interval reaches from below half of the time to above twice."""
+        return units.is_wide(self.seconds_per_step, self.ci95)
 
 
 class ConfigurationLayers(ConfigurationStatus, kw_only=True):
