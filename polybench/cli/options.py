@@ -12,7 +12,7 @@ import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -656,14 +656,11 @@ def with_options(*names: str) -> Callable[[Command], Command]:
         parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
         parameters += [_parameter(row, has_overrides=has_overrides) for row in rows]
         parameters.sort(key=_has_panel_of_its_own)
-        rare = frozenset(parameter.name for parameter in parameters if _is_rare(parameter))
-        if len(parameters) <= MAX_LISTED:
-            rare = frozenset()
-        elif rare:
+        command.rare_options = rare = _rare_options(parameters)  # type: ignore[attr-defined]
+        if rare:
             parameters.append(
                 inspect.Parameter(_HELP_ALL, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_HelpAll)
             )
-        command.rare_options = rare  # type: ignore[attr-defined]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
@@ -674,6 +671,13 @@ def with_options(*names: str) -> Callable[[Command], Command]:
         return parameter.name not in names and any(panels)
 
     return decorate
+
+
+def _rare_options(parameters: Sequence[inspect.Parameter]) -> frozenset[str]:
+    """Return the names of the options that only `--help-all` lists, if a command has many."""
+    if len(parameters) <= MAX_LISTED:
+        return frozenset()
+    return frozenset(parameter.name for parameter in parameters if _is_rare(parameter))
 
 
 def _is_rare(parameter: inspect.Parameter) -> bool:

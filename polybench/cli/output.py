@@ -197,7 +197,10 @@ def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
     echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
 
 
-DOCUMENT_HELP = "Document: an ID, a prefix, `last`, `layers-last`, `sweep-last`, `overhead-last`, or a JSON file."
+DOCUMENT_HELP = (
+    "Document: an ID, a unique prefix, `last`, `layers-last`, `sweep-last`, `overhead-last`, or the path"
+    " of a JSON file."
+)
 """Help of the argument of commands that load any document."""
 
 

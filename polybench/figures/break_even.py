@@ -39,7 +39,7 @@ def draw(study: StudyDocument) -> Figure:
         title="Break-even of cold starts",
         note=(
             "Times are since process start, including the first step. Marks are break-even points with the baseline."
-            + (f" Cannot tell, and not shown: {', '.join(inconclusive)}." if inconclusive else "")
+            + (f" Not shown, because polybench cannot tell: {', '.join(inconclusive)}." if inconclusive else "")
         ),
         traces=traces,
         layout={

@@ -77,8 +77,9 @@ def write_programs(
 ) -> list[str]:
     """Write `layer.npz` and a program for each framework that has the layer, without its ReLU; return the files' names.
 
-    `activation` is the ReLU alone. `tensors` is the layer's file from `worker.layers.write_layer_tensors`, whose images
-    repeat to fill the batch; `weights` has those of the whole network. A layer without programs gets no files.
+    `relu gradient` is that of the ReLU alone. `tensors` is the layer's file from `worker.layers.write_layer_tensors`,
+    whose images repeat to fill the batch; `weights` has those of the whole network. A layer without programs gets no
+    files.
     """
     layer: Layer = ReLU() if operation == "relu gradient" else timed_layer.layer
     constants: dict[str, object] = {

@@ -155,7 +155,7 @@ class FakeEngine(Engine):
         return {operation: TimedOperation(self._timer(value)) for operation, value in seconds.items()}
 
     def layer_seconds(self, timed_layer: TimedLayer) -> dict[Operation, float]:
-        """Return the time of each operation of a layer in a training step; the activation is the last one."""
+        """Return the time of each operation of a layer in a training step; that of the ReLU is the last one."""
         gradients = {one.operation: 1 + one.has_input_gradient for one in timed_layer.gradients()}
         parts: dict[Operation, int] = {
             "forward": 1,
