@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +17,25 @@ from polybench.engines.job import Job
 from polybench.engines.shared.batches import as_input
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.planning import schedule
 from polybench.protocol.calls import OperationTime
 
 _BACKWARD_OPERATIONS: tuple[Operation, ...] = ("relu gradient", "weight gradient", "input gradient")
 
-LayerOperations = list[tuple[TimedLayer, Mapping[Operation, TimedOperation]]]
+_GROUP_BYTES = 1 << 29
+"""Inputs and outputs of the layers of a group. Their operations keep about four times as much."""
+
+
+class BuiltLayer(NamedTuple):
+    """A layer of the network, with its number there, built alone."""
+
+    number: int
+    layer: TimedLayer
+    operations: Mapping[Operation, TimedOperation]
+
+
+BuildGroup = Callable[[], Sequence[BuiltLayer]]
+"""Builds consecutive layers."""
 
 
 def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
@@ -52,24 +68,54 @@ class _ScheduledOperation(NamedTuple):
 
 
 class OperationTimer:
-    """Times the operations of layers, which an engine has built once, and of the whole step.
+    """Times the operations of layers, and of the whole step.
 
     Each pass runs the operations in the order of a step, so the state of the caches resembles that in a step.
-    An operation never runs twice in succession on a CPU.
+    An operation never runs twice in succession on a CPU. The layers of a large network form groups. Only one group is
+    built at a time, since the arrays of all of them can be larger than the memory; a single group stays built.
     """
 
     def __init__(
-        self, engine: Engine, job: Job, layers: LayerOperations, step_operations: Mapping[Operation, TimedOperation]
+        self,
+        engine: Engine,
+        job: Job,
+        groups: Sequence[BuildGroup],
+        step_operations: Mapping[Operation, TimedOperation],
     ) -> None:
-        self._engine = engine
+        self._engine, self._groups, self._step_operations = engine, groups, step_operations
         # Timing synchronizes a GPU before and after, which takes longer than most operations.
         self._batches_repeats = job.device != "cpu"
-        self._operations = list(_schedule(layers, step_operations))
-        self._run_pass(1)  # compiles and allocates
-        engine.run_gc()
+        self._operations: list[_ScheduledOperation] = []
+        for group in groups:
+            self._build(group)
+        self._release()
 
     def time(self, repeats: int) -> list[OperationTime]:
-        """Time every operation `repeats` times.
+        """Time every operation `repeats` times."""
+        if len(self._groups) == 1:
+            return self._time_group(repeats)
+        times = []
+        for group in self._groups:
+            self._build(group)
+            times += self._time_group(repeats)
+        self._release()
+        return times
+
+    def _build(self, group: BuildGroup) -> None:
+        self._release()
+        # The operations of the whole step follow the network's last layers.
+        self._operations = list(_schedule(group(), self._step_operations if group is self._groups[-1] else {}))
+        self._run_pass(1)  # compiles and allocates
+        self._engine.run_gc()
+
+    def _release(self) -> None:
+        if len(self._groups) > 1:
+            self._operations = []
+            gc.collect()
+            self._engine.run_gc()
+
+    def _time_group(self, repeats: int) -> list[OperationTime]:
+        """Time the operations that are built.
 
         Return the mean over repeats of its seconds without garbage collection, minus the mean overhead of an empty
         call, and the mean of garbage collection. If an operation contains another one, the contained time is
@@ -139,16 +185,28 @@ def build_network_operations(engine: Engine, job: Job, weights: Weights, folder:
 
     `folder` has the files of `write_layer_tensors`; a larger batch repeats their images.
     """
-    layers: LayerOperations = []
     batch_size = job.workload.batch_size
-    for index, timed_layer in enumerate(split_layers(job.model)):
+    layers = dict(enumerate(split_layers(job.model)))
+
+    def build(index: int) -> BuiltLayer:
         with np.load(folder / f"{index}.npz") as file:
             # `resize` repeats the images to fill the batch.
             x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
-        layer_weights = {name: weights[name] for name in timed_layer.tensor_shapes()}
-        layers.append((timed_layer, engine.build_layer_operations(timed_layer, layer_weights, x, dy)))
+        layer_weights = {name: weights[name] for name in layers[index].tensor_shapes()}
+        return BuiltLayer(index, layers[index], engine.build_layer_operations(layers[index], layer_weights, x, dy))
+
     step_operations = {} if engine.is_forward_pass else engine.build_step_operations()
-    return OperationTimer(engine, job, layers, step_operations)
+    groups = schedule.groups({index: batch_size * _bytes(layer) for index, layer in layers.items()}, _GROUP_BYTES)
+    return OperationTimer(engine, job, [partial(_build_all, build, group) for group in groups], step_operations)
+
+
+def _bytes(layer: TimedLayer) -> int:
+    """Return the bytes of the input and the output for one image, in float32."""
+    return 4 * (math.prod(layer.input_shape) + math.prod(layer.output_shape()))
+
+
+def _build_all(build: Callable[[int], BuiltLayer], indices: Iterable[int]) -> list[BuiltLayer]:
+    return [build(index) for index in indices]
 
 
 def build_standalone_operations(
@@ -156,24 +214,24 @@ def build_standalone_operations(
 ) -> OperationTimer:
     """Build the operations of layers and batch sizes of their own, with normally distributed tensors."""
     random = np.random.default_rng(job.seed)
-    layers: LayerOperations = []
-    for layer, batch_size in requested:
+    layers = []
+    for index, (layer, batch_size) in enumerate(requested):
         shapes = layer.input_shape, layer.output_shape()
         x, dy = (random.standard_normal((batch_size, *shape), np.float32) for shape in shapes)
         weights = {name: random.standard_normal(shape, np.float32) for name, shape in layer.tensor_shapes().items()}
-        layers.append((layer, engine.build_layer_operations(layer, weights, x, dy)))
-    return OperationTimer(engine, job, layers, {})
+        layers.append(BuiltLayer(index, layer, engine.build_layer_operations(layer, weights, x, dy)))
+    return OperationTimer(engine, job, [lambda: layers], {})
 
 
 def _schedule(
-    layers: LayerOperations, step_operations: Mapping[Operation, TimedOperation]
+    layers: Sequence[BuiltLayer], step_operations: Mapping[Operation, TimedOperation]
 ) -> Iterator[_ScheduledOperation]:
     """Yield operations in step order: forward, loss, backward, other operations of the step."""
-    for index, (_, operations) in enumerate(layers):
+    for index, _, operations in layers:
         yield _ScheduledOperation(index, "forward", operations["forward"])
     if "loss" in step_operations:
         yield _ScheduledOperation(None, "loss", step_operations["loss"])
-    for index, (timed_layer, operations) in reversed(list(enumerate(layers))):
+    for index, timed_layer, operations in reversed(layers):
         contained: dict[Operation, Operation] = {
             gradient.operation: "input gradient" for gradient in timed_layer.gradients() if gradient.has_input_gradient
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import LSTM, Dense, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.worker import layers
 from polybench.worker.layers import (
     OperationTimer,
     build_network_operations,
@@ -105,6 +107,50 @@ def test_operations_are_timed_in_the_order_of_a_step(job: Job, tensors: Path) ->
     ]  # fmt: skip
     assert first[-4:] == ["conv1 + relu relu gradient", "conv1 + relu weight gradient", "update", "call"]
     assert len(set(first)) == len(first)
+
+
+class Alive(Recorder):
+    """Knows which layers are built when an operation runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.built: dict[str, weakref.ref[Array]] = {}
+        self.alive: set[tuple[str, ...]] = set()
+
+    def build_layer_operations(
+        self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
+    ) -> Mapping[Operation, TimedOperation]:
+        self.built[timed_layer.name] = weakref.ref(x)
+        found = super().build_layer_operations(timed_layer, weights, x, dy)
+        self.inputs.clear()
+        return {name: TimedOperation(self._keeping(one.run, x), one.overhead) for name, one in found.items()}
+
+    def _keeping(self, run: Callable[[int], float], x: Array) -> Callable[[int], float]:
+        def keep(n: int) -> float:
+            self.alive.add(tuple(name for name, one in self.built.items() if one() is not None))
+            return run(n) + 0 * x.size
+
+        return keep
+
+
+def test_only_one_group_of_a_large_networks_layers_is_built(
+    monkeypatch: pytest.MonkeyPatch, job: Job, tensors: Path
+) -> None:
+    whole = build_timer(Recorder(), job, tensors).time(2)
+    monkeypatch.setattr(layers, "_GROUP_BYTES", 6 * 4 * 20_000)
+    engine = Alive()
+    timer = build_timer(engine, job, tensors)
+    assert [one() for one in engine.built.values()] == [None] * 8
+    engine.alive.clear()
+    engine.ran.clear()
+    timed = timer.time(2)
+    assert engine.alive == {
+        ("conv1 + relu",), ("max_pool1", "conv2 + relu"), ("max_pool2", "flatten1", "dense1", "dense2", "dense3"),
+    }  # fmt: skip
+    assert engine.ran.index("loss") == engine.ran.index("dense3 forward") + 1
+    assert engine.ran.count("loss") == 1 + 2  # once to compile it
+    assert sorted(map(str, timed)) == sorted(map(str, whole))
+    assert [one() for one in engine.built.values()] == [None] * 8
 
 
 def test_garbage_is_collected_before_operations_are_timed(job: Job, tensors: Path) -> None:
