@@ -43,12 +43,12 @@ def _workload(study: StudyDocument, measured: Sequence[Result]) -> str:
     settings, host = study.settings, study.host
     precision = ", ".join(_PRECISIONS.get(one, one) for one in settings.precision.split(","))
     step = "forward pass" if settings.pass_ == "forward" else "training step"
-    data = f"synthetic {settings.input_kind}s" if settings.dataset == "synthetic" else settings.dataset
     gpus = f" and {', '.join(host.gpus)}" if host.gpus else ""
     threads = units.plural(settings.threads, "thread")
     return (
-        f"We measured one {step} of {settings.model} on {data} ({units.format_count(settings.parameters)} parameters;"
-        f" batch {settings.batch_size}; {precision}; {threads}; malloc {settings.malloc})"
+        f"We measured one {step} of {settings.model} on {settings.data_name}"
+        f" ({units.format_count(settings.parameters)} parameters; batch {settings.batch_size}; {precision}; {threads};"
+        f" malloc {settings.malloc})"
         f" in {_and(list(dict.fromkeys(map(frameworks, measured))))} with polybench {study.polybench.version} on"
         f" {units.plural(host.cores, 'core')} of {short_cpu(host)}{gpus}."
     )

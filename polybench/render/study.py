@@ -231,11 +231,10 @@ def short_cpu(host: Host) -> str:
 
 
 def _workload(settings: Settings) -> str:
-    data = f"synthetic {settings.input_kind}s" if settings.dataset == "synthetic" else settings.dataset
     cpus = settings.pinned_cpus
     pinned = f" pinned to {'CPUs' if len(cpus) > 1 else 'CPU'} {','.join(map(str, cpus))}" if cpus else ""
     threads = units.plural(settings.threads, "thread")
-    return f"{data}, batch {settings.batch_size}, {settings.precision}, {threads}{pinned}"
+    return f"{settings.data_name}, batch {settings.batch_size}, {settings.precision}, {threads}{pinned}"
 
 
 def header_lines(study: StudyDocument) -> list[str]:

@@ -22,8 +22,9 @@ _MAX_TEXT_WIDTH = 48
 _MIN_TITLE_WIDTH = 10
 """Characters of titles in a terminal that is too narrow for whole ones."""
 
-_INCONCLUSIVE = " (cannot tell)"
-_SHORTENED = ("workload", "fastest")
+_INCONCLUSIVE, _MARK = " (cannot tell)", " ?"
+_MARK_HINT = "?: the measurements cannot tell which is fastest; polybench show ID says why"
+_SHORTENED = ("fastest", "workload")
 _MIN_TEXT_WIDTH = 20
 """Columns that are shortened in a narrow terminal, and the characters that remain."""
 
@@ -58,6 +59,7 @@ def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: b
         (one_line(row["id"]), f"unreadable: {one_line(row['unreadable'])}") for row in rows if "unreadable" in row
     ]
     notes = [_SWEEP_HINT] if any(row["axes"] and row["finished"] for row in readable) else []
+    notes += [_MARK_HINT] if any(study["fastest"].endswith(_MARK) for study in studies) else []
     notes += [_RESUME_HINT] if any(row["resumable"] for row in readable) else []
     below = terminal.render(Table(statuses=unreadable, notes=notes), width or WIDTH).rstrip()
     return "\n\n".join(filter(None, [table, below]))
@@ -69,7 +71,7 @@ def _shorten(studies: Sequence[dict[str, str]], widths: dict[str, int], names: S
         excess = max(0, sum(widths[name] + 2 for name in names) - 2 - width)
         widths[name] = max(widths[name] - excess, min(widths[name], _MIN_TEXT_WIDTH))
         for study in studies:
-            text, mark, _ = study[name].partition(_INCONCLUSIVE)
+            text, mark, _ = study[name].partition(_MARK)
             study[name] = _truncate(text, widths[name] - len(mark)) + mark
 
 
@@ -89,7 +91,7 @@ def _texts(row: StudyRow) -> dict[str, str]:
         "age": units.format_age(row["age_seconds"]),
         "title": _truncate(name_text(row["title"], row["tags"])),
         "workload": _truncate(workload_text(row)),
-        "fastest": fastest_text(row),
+        "fastest": fastest_text(row).replace(_INCONCLUSIVE, _MARK),
         "engines": _configurations(row["configurations"]),
     }
 
@@ -100,7 +102,8 @@ def workload_text(row: StudyRow) -> str:
     model = units.format_model(row["model"], row["pass"])
     if row["kind"] == "layers":
         model = f"layers of {model}"
-    workload = [model, _points(row)] if row["axes"] else [model, row["dataset"], batch_size]
+    # A narrow terminal cuts the end.
+    workload = [model, _points(row)] if row["axes"] else [model, batch_size, row["dataset"]]
     return ", ".join(filter(None, workload))
 
 

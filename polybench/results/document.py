@@ -136,6 +136,7 @@ def build_settings(
         parameters=plan.model.parameters(),
         input_kind=plan.model.input_kind,
         dataset=files.dataset.name,
+        is_official_data=files.dataset.is_official,
         data_sha256=files.dataset.sha256,
         weights_sha256=files.weights_sha256,
         batches_sha256=files.batches_sha256,

@@ -26,6 +26,8 @@ class Settings(msgspec.Struct, kw_only=True, rename=RENAME):
     parameters: NaturalInt
     input_kind: InputKind = "image"
     dataset: str
+    is_official_data: bool = True
+    """False for files in the format of CIFAR-10 that are not the published ones."""
     data_sha256: str
     weights_sha256: str
     batches_sha256: str
@@ -53,6 +55,13 @@ class Settings(msgspec.Struct, kw_only=True, rename=RENAME):
     baseline: str | None
     prices: dict[str, Positive]
     """Dollars per hour by device, for a machine with this number of threads."""
+
+    @property
+    def data_name(self) -> str:
+        """Name the data: "synthetic images", "cifar10", "cifar10 (other files)"."""
+        if self.dataset == "synthetic":
+            return f"synthetic {self.input_kind}s"
+        return self.dataset if self.is_official_data else f"{self.dataset} (other files)"
 
 
 class RoundInterference(msgspec.Struct, frozen=True):

@@ -264,7 +264,7 @@ def test_saved_layers_are_listed_and_shown(tmp_path: Path) -> None:
     fastest = min(one.step_seconds for one in old.configurations if one.step_seconds)
     assert rows[1]["fastest"]["step_seconds"] == fastest
     text = printed("list", *results)
-    assert "layers of lenet, synthetic, batch" in text
+    assert "layers of lenet, batch " in text
     assert len(printed_json("list", "--engine", "torch", *results)) == 3
     assert printed_json("show", "layers-last", *results)["id"] == new.id
     assert printed_json("show", "20260102", *results)["id"] == old.id

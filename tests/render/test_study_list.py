@@ -62,7 +62,7 @@ ROWS = [
 def test_each_study_is_a_line_and_a_corrupt_one_has_its_reason() -> None:
     header, _, first, second, *rest = render([*ROWS, CORRUPT]).splitlines()
     assert header.split() == ["id", "age", "workload", "fastest", "title", "engines"]
-    texts = ["12 minutes", "lenet, synthetic, batch 128", "10.1 ms torch/cpu", "A long title", "85 more"]
+    texts = ["12 minutes", "lenet, batch 128, synthetic", "10.1 ms torch/cpu", "A long title", "85 more"]
     assert [text for text in texts if text not in first] == []
     assert second.startswith("20260102-000000-bbbb (to resume)")
     assert f"{CORRUPT['id']} unreadable: {REASON} to resume:" in " ".join(" ".join(rest).split())
@@ -123,6 +123,7 @@ def test_each_study_is_one_line_and_stays_marked(width: int) -> None:
     text = render([long, sweep("sweep-20260102-000000-bbbb", axes=many, points=27, planned=27)], width)
     _, _, study, of_sweep, *_ = text.splitlines()
     assert study.startswith("20260101-000000-aaaa (to resume)")
-    assert study.endswith("(cannot tell)")
+    assert study.endswith(" ?")
+    assert "?: the measurements cannot tell which is fastest" in text
     assert of_sweep.startswith("sweep-20260102-000000-bbbb")
     assert max(len(study), len(of_sweep)) <= width

@@ -316,4 +316,5 @@ def test_other_images_in_the_format_of_cifar_are_a_warning(images: Path) -> None
     study = Study(engines=("fake",), data=str(images), processes=1, rounds_per_process=1, batch_size=16, parity=False)
     document = run_study(study, listener := RecordingProgress(), store=None, header=new_header(study_file=study_file))
     assert any("is not the official CIFAR-10" in text for text in document.warnings)
+    assert document.settings.data_name == "cifar10 (other files)"
     assert any("another SHA-256 than those of the study that is repeated" in text for text in listener.warnings)
