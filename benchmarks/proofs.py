@@ -29,6 +29,7 @@ from tests.results.test_known_truth import (
     STEP,
     Shifts,
     change_points,
+    changed_series,
     collecting,
     covers_overhead,
     covers_speedups,
@@ -41,6 +42,7 @@ COVERAGE, FALSE = 0.93, 0.06
 _FASTER = 1.25
 _CHANCE = 0.001
 _STATE = 0.05
+_SERIES, _SLOWER = 20, 0.2
 
 _RARE_PAUSES = "fewer than five pauses are seen; a note says how rare pauses can be that are not in the mean"
 _TWO_STATES = "processes in the rarer state may be in no sample; see Processes in two states"
@@ -115,8 +117,7 @@ def _intervals(machine: Machine, script: Script, other: Script) -> Outcomes:
     assert tf.cost is not None
     seconds = machine.mean_seconds(script)
     ratio = seconds / machine.mean_seconds(other)
-    # On a drifting machine a step has no single truth.
-    step = None if machine.drift else _covers(torch.step_time.ci95, seconds)
+    step = _covers(torch.step_time.ci95, seconds) if machine.has_one_level else None
     return step, _covers(tf.vs_baseline.ci95, ratio), _covers(tf.cost.ci95, 1 / ratio)
 
 
@@ -130,6 +131,13 @@ _MACHINES: Mapping[str, tuple[Machine, Script]] = {
     "3 of 10 processes slow, of one engine": (_QUIET, Script(STEP, slow_processes=0.3)),
     **{f"a pause every {n} steps": (_QUIET, collecting(n)) for n in (10, 40, 60, 100, 200, 500, 1000, 2000)},
 }
+_CHANGING: Mapping[str, tuple[Machine, Script]] = {
+    "a jump by 20 %": (Machine(jump=0.2), _STEADY),
+    "throttled by 20 % after a minute": (Machine(throttling=0.2), _STEADY),
+    "first steps 20 % longer": (Machine(warm_up=0.2), _STEADY),
+    "steps correlated by 0.9": (Machine(autocorrelation=0.9), _STEADY),
+    "longer steps without variance": (Machine(tail_index=2.0), _STEADY),
+}
 _EXPLAINED: Mapping[str, Mapping[str, str]] = {
     "3 of 10 processes slow": {"step": _TWO_STATES},
     "3 of 10 processes slow, of one engine": dict.fromkeys(_INTERVALS, _TWO_STATES),
@@ -137,9 +145,9 @@ _EXPLAINED: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _coverage_scenarios() -> Iterator[Scenario]:
+def _interval_scenarios(machines: Mapping[str, tuple[Machine, Script]]) -> Iterator[Scenario]:
     faster = Script(STEP / _FASTER)
-    for name, (machine, script) in _MACHINES.items():
+    for name, (machine, script) in machines.items():
         yield Scenario(
             name,
             _INTERVALS,
@@ -147,6 +155,9 @@ def _coverage_scenarios() -> Iterator[Scenario]:
             lambda seed, machine=machine, script=script: _intervals(replace(machine, seed=seed), script, faster),
             _EXPLAINED.get(name, {}),
         )
+
+
+def _axis_scenarios() -> Iterator[Scenario]:
     for drift in (0.0, 0.05, 0.2):
         for command, names, covers in (
             ("sweep", ("speed-up, second point", "speed-up, third point"), covers_speedups),
@@ -247,7 +258,34 @@ def _history_scenarios() -> Iterator[Scenario]:
                 )
 
 
-SCENARIOS = (*_coverage_scenarios(), *_sentence_scenarios(), *_diff_scenarios(), *_history_scenarios())
+def _change_scenarios() -> Iterator[Scenario]:
+    for shifts, state, name in _machines_between():
+        for others in ((), ("tf",)):
+            yield Scenario(
+                f"{_SERIES} studies, the last half 20 % slower, {name}, {'beside 1 engine' if others else 'alone'}",
+                ("change of history",),
+                COVERAGE,
+                lambda seed, shifts=shifts, state=state, others=others: [_covers_change(seed, shifts, state, others)],
+            )
+
+
+def _covers_change(seed: int, shifts: Shifts, state: float, others: Sequence[str]) -> bool | None:
+    """Return whether the interval of the change contains its truth; None if it is not found at its study."""
+    series, ids = changed_series(DrawnStudies(shifts, seed, state), _SERIES, _SLOWER, others)
+    found = [one.ci95 for one in series.change_points if one.study == ids[_SERIES // 2]]
+    return _covers(found[0], 1 / (1 + _SLOWER)) if found else None
+
+
+# The number of a scenario is its seed, so that new ones follow the others.
+SCENARIOS = (
+    *_interval_scenarios(_MACHINES),
+    *_axis_scenarios(),
+    *_sentence_scenarios(),
+    *_diff_scenarios(),
+    *_history_scenarios(),
+    *_interval_scenarios(_CHANGING),
+    *_change_scenarios(),
+)
 
 
 def figures(number: int, studies: int) -> Iterator[Figure]:

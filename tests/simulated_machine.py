@@ -34,6 +34,7 @@ from unittest import mock
 
 import msgspec
 import numpy as np
+from scipy.signal import lfilter
 
 from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
@@ -70,6 +71,9 @@ _BURST_SECONDS = 1.0
 _BURST_FACTOR = 2.0
 _SLOW_FACTOR = 1.2
 _OUTLIER_SHARE, _OUTLIER_FACTOR = 0.05, 1.5
+_CORRELATED = 0.05  # spread of steps that are correlated
+_JUMP_SECONDS = 60.0  # a jump happens within the first two of these, and throttling begins after one
+_WARM_UP_STEPS = 20  # in which most of a warm-up passes
 _DRIFT_SECONDS = 1.0  # the level of a drifting machine changes once a second
 _DRAWS = 512
 
@@ -115,9 +119,14 @@ class Machine:
         round: spread of the level of each timing block.
         slow_processes: share of processes that are a fifth slower.
         tail: mean of the exponential right tail of steps; one in twenty takes half as long again.
+        tail_index: index of the Pareto law of these longer steps instead; 2 has no variance.
+        autocorrelation: of successive steps, which then spread by 5 % more.
         study: spread of the level that each configuration has in each study.
         shared_study: spread of the level that all configurations share in each study.
         drift: spread of the machine's random walk over a minute.
+        jump: by which all steps are longer from one moment of the first two minutes on.
+        throttling: by which all steps are longer after a minute.
+        warm_up: by which the first step of a process is longer; the excess falls by 63 % in 20 steps.
         bursts: share of the time in which another program doubles the time of steps, for a second at a time.
         visible_bursts: whether the kernel's counters show these bursts.
     """
@@ -127,9 +136,14 @@ class Machine:
     round: float = 0.01
     slow_processes: float = 0.0
     tail: float = 0.02
+    tail_index: float = 0.0
+    autocorrelation: float = 0.0
     study: float = 0.0
     shared_study: float = 0.0
     drift: float = 0.0
+    jump: float = 0.0
+    throttling: float = 0.0
+    warm_up: float = 0.0
     bursts: float = 0.0
     visible_bursts: bool = True
     now: float = field(default=0.0, init=False)
@@ -139,6 +153,7 @@ class Machine:
         self.rng = np.random.default_rng(self.seed)
         self._starting: list[SimulatedWorker] = []
         self._levels = [0.0]
+        self._jump_at = self.rng.uniform(0, 2 * _JUMP_SECONDS) if self.jump else math.inf
         self._burst = (math.inf, math.inf) if not self.bursts else self._draw_burst(0.0)
         self._burst_seconds = 0.0  # in all bursts before the current one
 
@@ -153,9 +168,11 @@ class Machine:
 
     def mean_seconds(self, script: Script, batch_size: int = 128) -> float:
         """Return the mean of all steps in quiet rounds, with every pause: what `step_time.mean` estimates."""
-        variance = self.process**2 + self.round**2 + self.study**2 + self.shared_study**2
+        correlated = _CORRELATED if self.autocorrelation else 0.0
+        variance = self.process**2 + self.round**2 + self.study**2 + self.shared_study**2 + correlated**2
         slow = 1 + self.slow_share(script) * (_SLOW_FACTOR - 1)
-        steps = (1 + _OUTLIER_SHARE * (_OUTLIER_FACTOR - 1)) / (1 - self.tail)
+        longer = self.tail_index / (self.tail_index - 1) if self.tail_index else _OUTLIER_FACTOR
+        steps = (1 + _OUTLIER_SHARE * (longer - 1)) / (1 - self.tail)
         pauses = script.pause_seconds / script.pause_interval if script.pause_interval else 0.0
         return script.step_seconds(batch_size) * math.exp(variance / 2) * slow * steps + (
             0.0 if script.off_the_clock else pauses
@@ -206,7 +223,16 @@ class Machine:
         self.now += seconds
 
     def level(self) -> float:
-        """Return the log of the machine's drift now."""
+        """Return the log of what slows the machine down now: drift, a jump, throttling."""
+        steady = self.jump * (self.now >= self._jump_at) + self.throttling * (self.now >= _JUMP_SECONDS)
+        return math.log1p(steady) + self._drift_level()
+
+    @property
+    def has_one_level(self) -> bool:
+        """False if a step has no single truth, because the machine changes during a study."""
+        return not (self.drift or self.jump or self.throttling)
+
+    def _drift_level(self) -> float:
         if not self.drift:
             return 0.0
         index = int(self.now / _DRIFT_SECONDS)
@@ -272,6 +298,8 @@ class SimulatedEngine(FakeEngine):
         self._round_level = 0.0
         self._until_pause = self._rng.uniform(0, script.pause_interval) if script.pause_interval else math.inf
         self._factors: list[float] = []
+        self._correlated = self._rng.normal() if machine.autocorrelation else 0.0
+        self._warm_steps = 0
         self._gc = GcStats(0.0, 0)
         self.is_compiled = not cold
         self.timing_resolution = script.timing_resolution
@@ -313,15 +341,28 @@ class SimulatedEngine(FakeEngine):
     def _run(self, seconds: float) -> float:
         """Return the time that this work takes now, which passes."""
         if not self._factors:
-            tail = self._rng.exponential(self._machine.tail, _DRAWS)
-            outliers = np.where(self._rng.random(_DRAWS) < _OUTLIER_SHARE, _OUTLIER_FACTOR, 1.0)
-            self._factors = (np.exp(tail) * outliers).tolist()
+            self._factors = self._draw_factors()
         level = self._process_level + self._round_level + self._machine.level()
-        needed = seconds * math.exp(level) * self._factors.pop()
+        warm_up = 1 + self._machine.warm_up * math.exp(-self._warm_steps / _WARM_UP_STEPS)
+        needed = seconds * math.exp(level) * warm_up * self._factors.pop()
+        self._warm_steps += 1
         waited = (_BURST_FACTOR - 1) * needed if self._machine.in_burst else 0.0
         self.cpu_wait_seconds += waited if self._machine.visible_bursts else 0.0
         self._pass(needed, waited)
         return needed + waited
+
+    def _draw_factors(self) -> list[float]:
+        machine = self._machine
+        tail = self._rng.exponential(machine.tail, _DRAWS)
+        longer = 1 + self._rng.pareto(machine.tail_index, _DRAWS) if machine.tail_index else _OUTLIER_FACTOR
+        factors = np.exp(tail) * np.where(self._rng.random(_DRAWS) < _OUTLIER_SHARE, longer, 1.0)
+        if machine.autocorrelation:
+            new = math.sqrt(1 - machine.autocorrelation**2) * self._rng.normal(size=_DRAWS)
+            last = [machine.autocorrelation * self._correlated]
+            values, _ = lfilter([1.0], [1.0, -machine.autocorrelation], new, zi=last)
+            self._correlated = values[-1]
+            factors *= np.exp(_CORRELATED * values)
+        return factors.tolist()  # type: ignore[no-any-return]
 
     def _pass(self, needed: float, waited: float = 0.0) -> None:
         self._machine.now += needed + waited
@@ -363,12 +404,12 @@ class SimulatedWorker(handler.Worker):
 
     def build_layer_ops(self, weights: str, folder: str) -> None:
         nothing = np.empty(0)
-        operations = [
-            (layer, self._simulated.build_layer_operations(layer, {}, nothing, nothing))
-            for layer in split_layers(self._job.model)
+        layers = [
+            worker_layers.BuiltLayer(index, layer, self._simulated.build_layer_operations(layer, {}, nothing, nothing))
+            for index, layer in enumerate(split_layers(self._job.model))
         ]
         self._operation_timer = worker_layers.OperationTimer(
-            self._simulated, self._job, operations, self._simulated.build_step_operations()
+            self._simulated, self._job, [lambda: layers], self._simulated.build_step_operations()
         )
 
     def send(self, request: Request[Any]) -> None:

@@ -25,6 +25,7 @@ from polybench.render.verdicts import summary_sentences
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
+from polybench.schema.analyses import Series
 from polybench.schema.result import SINGLE_PROCESS, Comparison
 from polybench.schema.study import StudyDocument, to_json
 from polybench.stats.statistics import steps_to_break_even
@@ -295,13 +296,20 @@ def covers_merged(machine: Machine, shifts: Shifts) -> bool:
 
 def change_points(machine: Machine, studies: int, change: float = 0.0, others: Sequence[str] = ()) -> list[int]:
     """Return at which studies a series changes, whose second half is slower by `change`, beside `others`."""
+    series, ids = changed_series(machine, studies, change, others)
+    return [ids.index(one.study) for one in series.change_points]
+
+
+def changed_series(
+    machine: Machine, studies: int, change: float, others: Sequence[str] = ()
+) -> tuple[Series, list[str]]:
+    """Return a series whose second half is slower by `change`, measured beside `others`, and the IDs of its studies."""
     levels = (STEP * (1 + change * (2 * number >= studies)) for number in range(studies))
     documents = [
         machine.measure({"torch": Script(seconds), **dict.fromkeys(others, Script(STEP))}) for seconds in levels
     ]
     series = build_history(reversed(documents), Filters(engine="torch")).series[0]
-    ids = [document.id for document in documents]
-    return [ids.index(one.study) for one in series.change_points]
+    return series, [document.id for document in documents]
 
 
 SHIFT_CASES = few_or_many(
