@@ -105,7 +105,7 @@ def suggested_measurements(
     yield from _suggest_layers(document, study, pairs, layers)
     if any(pair.breakdown("batch size") is None for pair in pairs):
         yield _missing(
-            "the fixed overhead of a step",
+            "how much of a step does not depend on the batch size",
             "overhead",
             command_line("overhead", for_sweep(study, map(engine_of, ranked), "batch_size")),
         )
@@ -116,7 +116,9 @@ def suggested_measurements(
     if document.settings.input == "preload":
         with_pipeline = for_comparison(study, map(engine_of, ranked), input="pipeline")
         yield _missing(
-            "waiting for data, because all data was preloaded", "data_wait_time", command_line("compare", with_pipeline)
+            "how long a step waits for data, since all of it was preloaded",
+            "data_wait_time",
+            command_line("compare", with_pipeline),
         )
 
 
@@ -153,7 +155,7 @@ def _suggest_layers(
         return
     timed = [result for result in results if find_layers(document, layers, [result.configuration])]
     missing = [result for result in results if result not in timed]
-    measurement = f"the layers of {_names(missing or results)}"
+    measurement = f"in which layers the difference arises: those of {_names(missing or results)}"
     if timed:
         measurement += f" together with those of {_names(timed)}" if missing else " in one study"
     yield _missing(measurement, "layers", command_line("layers", layers_study))
@@ -172,7 +174,7 @@ def _suggest_sweep(
     unknown = [result for result in slower if not find_variations(document, [result.configuration], axis, studies)]
     if unknown and len(values) > 1:
         yield _missing(
-            f"other {name} for {_names(unknown)}",
+            f"whether other {name} are faster: {_names(unknown)}",
             "sweep",
             command_line(
                 "sweep",
@@ -190,7 +192,7 @@ def _suggest_variants(document: StudyDocument, study: Study, slower: Sequence[Re
         if others:
             comparison = for_comparison(study, [engine_of(result), *others])
             yield _missing(
-                f"other variants of {result.configuration}: {', '.join(others)}",
+                f"whether a variant of {result.configuration} is faster: {', '.join(others)}",
                 "step_time",
                 command_line("compare", comparison),
             )

@@ -130,7 +130,7 @@ def test_missing_measurements_have_commands(document: StudyDocument) -> None:
     assert commands["layers"] == "polybench layers --engines flux,torch --threads 2"
     assert commands["overhead"] == "polybench overhead --engines flux,torch --threads 2"
     texts = text(found)
-    assert "Not measured: the layers of flux/cpu, torch/cpu. [layers]" in texts
+    assert "Not measured: in which layers the difference arises: those of flux/cpu, torch/cpu. [layers]" in texts
     assert "polybench sweep --engines flux --threads 1,2" in texts
     assert "polybench sweep --engines flux --threads 2 --batch-size 32,128,512" in texts
     assert "polybench compare --engines flux,flux+framework_threads,flux+train --threads 2" in texts
@@ -160,14 +160,14 @@ def test_known_layers_are_not_missing(document: StudyDocument) -> None:
         )
         return texts.text, texts.command
 
-    all_four = "Not measured: the layers of flux/cpu, torch/cpu, jax/cpu, tf/cpu."
+    all_four = "Not measured: in which layers the difference arises: those of flux/cpu, torch/cpu, jax/cpu, tf/cpu."
     assert missing() == (all_four, "polybench layers --engines flux,torch,jax,tf --threads 2")
     assert missing(of("flux/cpu", "torch/cpu", "tf/cpu")) == (
-        "Not measured: the layers of jax/cpu together with those of torch/cpu.",
+        "Not measured: in which layers the difference arises: those of jax/cpu together with those of torch/cpu.",
         "polybench layers --engines torch,jax --threads 2",
     )
     assert missing(of("flux/cpu", "torch/cpu", "tf/cpu"), of("jax/cpu")) == (
-        "Not measured: the layers of torch/cpu, jax/cpu in one study.",
+        "Not measured: in which layers the difference arises: those of torch/cpu, jax/cpu in one study.",
         "polybench layers --engines torch,jax --threads 2",
     )
 
