@@ -409,7 +409,11 @@ class SimulatedWorker(handler.Worker):
             for index, layer in enumerate(split_layers(self._job.model))
         ]
         self._operation_timer = worker_layers.OperationTimer(
-            self._simulated, self._job, [lambda: layers], self._simulated.build_step_operations()
+            self._simulated,
+            self._job,
+            layers.__getitem__,
+            [range(len(layers))],
+            self._simulated.build_step_operations(),
         )
 
     def send(self, request: Request[Any]) -> None:

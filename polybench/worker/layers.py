@@ -6,7 +6,6 @@ import gc
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,10 +31,6 @@ class BuiltLayer(NamedTuple):
     number: int
     layer: TimedLayer
     operations: Mapping[Operation, TimedOperation]
-
-
-BuildGroup = Callable[[], Sequence[BuiltLayer]]
-"""Builds consecutive layers."""
 
 
 def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
@@ -79,10 +74,12 @@ class OperationTimer:
         self,
         engine: Engine,
         job: Job,
-        groups: Sequence[BuildGroup],
+        build: Callable[[int], BuiltLayer],
+        groups: Sequence[Sequence[int]],
         step_operations: Mapping[Operation, TimedOperation],
     ) -> None:
-        self._engine, self._groups, self._step_operations = engine, groups, step_operations
+        """Build each group once, with `build`, which returns the layer of this number."""
+        self._engine, self._build_layer, self._groups, self._step_operations = engine, build, groups, step_operations
         # Timing synchronizes a GPU before and after, which takes longer than most operations.
         self._batches_repeats = job.device != "cpu"
         self._operations: list[_ScheduledOperation] = []
@@ -101,10 +98,11 @@ class OperationTimer:
         self._release()
         return times
 
-    def _build(self, group: BuildGroup) -> None:
+    def _build(self, group: Sequence[int]) -> None:
         self._release()
         # The operations of the whole step follow the network's last layers.
-        self._operations = list(_schedule(group(), self._step_operations if group is self._groups[-1] else {}))
+        step_operations = self._step_operations if group is self._groups[-1] else {}
+        self._operations = list(_schedule([self._build_layer(number) for number in group], step_operations))
         self._run_pass(1)  # compiles and allocates
         self._engine.run_gc()
 
@@ -188,25 +186,21 @@ def build_network_operations(engine: Engine, job: Job, weights: Weights, folder:
     batch_size = job.workload.batch_size
     layers = dict(enumerate(split_layers(job.model)))
 
-    def build(index: int) -> BuiltLayer:
-        with np.load(folder / f"{index}.npz") as file:
+    def build(number: int) -> BuiltLayer:
+        with np.load(folder / f"{number}.npz") as file:
             # `resize` repeats the images to fill the batch.
             x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
-        layer_weights = {name: weights[name] for name in layers[index].tensor_shapes()}
-        return BuiltLayer(index, layers[index], engine.build_layer_operations(layers[index], layer_weights, x, dy))
+        layer_weights = {name: weights[name] for name in layers[number].tensor_shapes()}
+        return BuiltLayer(number, layers[number], engine.build_layer_operations(layers[number], layer_weights, x, dy))
 
     step_operations = {} if engine.is_forward_pass else engine.build_step_operations()
-    groups = schedule.groups({index: batch_size * _bytes(layer) for index, layer in layers.items()}, _GROUP_BYTES)
-    return OperationTimer(engine, job, [partial(_build_all, build, group) for group in groups], step_operations)
+    groups = schedule.groups({number: batch_size * _bytes(layer) for number, layer in layers.items()}, _GROUP_BYTES)
+    return OperationTimer(engine, job, build, groups, step_operations)
 
 
 def _bytes(layer: TimedLayer) -> int:
     """Return the bytes of the input and the output for one image, in float32."""
     return 4 * (math.prod(layer.input_shape) + math.prod(layer.output_shape()))
-
-
-def _build_all(build: Callable[[int], BuiltLayer], indices: Iterable[int]) -> list[BuiltLayer]:
-    return [build(index) for index in indices]
 
 
 def build_standalone_operations(
@@ -220,7 +214,7 @@ def build_standalone_operations(
         x, dy = (random.standard_normal((batch_size, *shape), np.float32) for shape in shapes)
         weights = {name: random.standard_normal(shape, np.float32) for name, shape in layer.tensor_shapes().items()}
         layers.append(BuiltLayer(index, layer, engine.build_layer_operations(layer, weights, x, dy)))
-    return OperationTimer(engine, job, [lambda: layers], {})
+    return OperationTimer(engine, job, layers.__getitem__, [range(len(layers))], {})
 
 
 def _schedule(
