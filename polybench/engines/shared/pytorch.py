@@ -78,13 +78,11 @@ def _host(profiler: Any, steps: int) -> Allocation:
 
 def _device(before: dict[str, int], after: dict[str, int], steps: int) -> DeviceAllocation:
     """Subtract two `torch.cuda.memory_stats`, which are totals since the process started."""
+    # With an allocator other than PyTorch's own (`backend:cudaMallocAsync`), totals are zero or missing.
+    counts = bool(after.get("allocation.all.allocated"))
 
     def per_step(name: str) -> float | None:
-        # With an allocator other than PyTorch's own (`backend:cudaMallocAsync`), totals are zero or missing.
-        return (after[name] - before.get(name, 0)) / steps if after.get(name) else None
-
-    def driver_per_step(name: str) -> float | None:
-        return (after[name] - before.get(name, 0)) / steps if name in after else None
+        return (after[name] - before.get(name, 0)) / steps if counts and name in after else None
 
     return DeviceAllocation(
         per_step("allocation.all.allocated"),
@@ -95,8 +93,8 @@ def _device(before: dict[str, int], after: dict[str, int], steps: int) -> Device
         " a replayed CUDA graph makes none",
         allocated_bytes_per_step=per_step("allocated_bytes.all.allocated"),
         reserved_bytes=after.get("reserved_bytes.all.current"),
-        driver_calls_per_step=driver_per_step("num_device_alloc"),
-        retries_per_step=driver_per_step("num_alloc_retries"),
+        driver_calls_per_step=per_step("num_device_alloc"),
+        retries_per_step=per_step("num_alloc_retries"),
     )
 
 

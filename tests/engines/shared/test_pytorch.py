@@ -32,8 +32,12 @@ def test_totals_are_subtracted_but_reserved_bytes_are_current(fixture: EngineFix
 def test_an_allocator_without_statistics_has_no_numbers(fixture: EngineFixture) -> None:
     from polybench.engines.shared.pytorch import _device
 
-    allocation = _device({}, {"allocation.all.allocated": 0}, 2)
-    assert allocation == DeviceAllocation(None, None, allocation.source, allocation.coverage)
+    zeros = dict.fromkeys(BEFORE, 0)  # as with cudaMallocAsync, which knows only what is reserved
+    for before, after in (({}, {"allocation.all.allocated": 0}), (zeros, zeros | {"reserved_bytes.all.current": 5})):
+        allocation = _device(before, after, 2)
+        reserved = after.get("reserved_bytes.all.current")
+        expected = DeviceAllocation(None, None, allocation.source, allocation.coverage, reserved_bytes=reserved)
+        assert allocation == expected
 
 
 @in_process_of("torch")
