@@ -386,6 +386,7 @@ def test_changes_are_listed() -> None:
     assert found.rows[0].changed == {
         "build.MKL": ("2024", "2025"), "environment.OMP": ("2", None), "peak": (1e11, 2e11),
     }  # fmt: skip
+    assert diff(two, one).rows[0].changed["peak"] == (2e11, 1e11)
     assert found.changed == {
         "pinned_cpus": ([], [0, 1]), "host.os": ("Linux", "Linux 6"), "polybench.version": ("0.1.0", "0.2.0"),
     }  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from statistics import variance
 from typing import Any
 
 import msgspec
 import pytest
 
-from polybench.analysis.repetitions import spread_between_days
+from polybench.analysis.repetitions import Repetitions, spread_between_days
 from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.study import StudyDocument, to_json
 from polybench.storage.anonymize import anonymize
@@ -69,6 +71,15 @@ def test_engines_share_one_spread_by_their_degrees_of_freedom() -> None:
 def test_without_a_repetition_on_another_day_there_is_no_spread(other: StudyDocument) -> None:
     assert spread_between_days(THIS, saved(other)) is None
     assert spread_between_days(anonymize(THIS), saved(anonymize(SLOWER))) is None
+
+
+def test_the_spread_between_studies_leaves_out_that_of_their_processes() -> None:
+    steps = [0.0200, 0.0206] * 3
+    documents = [measured_on(day, seconds, 0.01) for day, seconds in enumerate(steps, start=1)]
+    this, *others = (msgspec.structs.replace(one, results=one.results[:1]) for one in documents)
+    found = Repetitions(saved(*others), {"this": this}).spread("this", device="cpu")
+    of_processes = 0.01**2 / 3  # variance of the mean over three processes, 1 % apart
+    assert found.std == pytest.approx((variance(map(math.log, steps)) - of_processes) ** 0.5, rel=1e-3)
 
 
 def test_a_study_of_another_machine_is_no_repetition() -> None:

@@ -10,14 +10,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import msgspec
 import pytest
 
 from polybench.render import render
-from polybench.runner.bisect import Interrupted, Unmeasurable, search
+from polybench.results.document import DocumentHeader
+from polybench.runner import bisect
+from polybench.runner.bisect import Interrupted, Unmeasurable, run_bisect, search
+from polybench.runner.progress import NullProgress
 from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair
+from polybench.schema.options import Study
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
 from tests.commands import refused
 from tests.simulated_machine import Machine, Script
 from tests.versioned_package import git, install_row, write_package
@@ -186,6 +193,46 @@ def test_an_interrupted_search_keeps_its_pairs() -> None:
     document = search(VERSIONS, [], interrupted)
     assert (document.interrupted, document.version, len(document.pairs)) == (True, None, 4)
     assert search(VERSIONS, [*document.pairs], measure).version == "20"
+
+
+class Numbers:
+    """Versions that are numbers."""
+
+    subject, checkout = "tf", None
+
+    def between(self, start: str, end: str) -> list[str]:
+        return [*map(str, range(int(start), int(end) + 1))]
+
+    def pair(self, study: Study, *_: str) -> Study:
+        return study
+
+    def describe(self, version: str) -> str:
+        return version
+
+
+def test_saved_pairs_are_those_of_the_same_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, measured = Machine(seed=2), list[str]()
+
+    def run_study(*_: object, store: Store, header: DocumentHeader) -> StudyDocument:
+        version = header.study_file.tags[-1].partition("=")[2]
+        scripts = {"torch": Script(0.020), "tf": Script(0.030 if int(version) >= 3 else 0.020)}
+        document = machine.measure(scripts, processes=5, baseline="torch/cpu")
+        header_fields = {"id": header.id, "host": header.host, "tags": [*header.study_file.tags]}
+        store.save(document := msgspec.structs.replace(document, **header_fields))
+        measured.append(version)
+        return document
+
+    def find(last: str) -> str | None:
+        source, study, store = cast("Versions", Numbers()), Study(engines=("tf",)), Store(tmp_path)
+        return run_bisect(source, ("0", last), study, NullProgress(), store=store).version
+
+    monkeypatch.setattr(bisect, "run_study", run_study)
+    assert find("16") == "3"
+    pairs = [*measured]
+    assert find("16") == "3"
+    assert measured == pairs
+    assert find("8") == "3"
+    assert "8" in measured[len(pairs) :]
 
 
 def test_the_table_of_each_outcome() -> None:

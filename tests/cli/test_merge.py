@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import polybench
 from polybench.analysis.merge import merge
 from polybench.schema.parity import ParityCheck
 from polybench.schema.study import StudyDocument
@@ -58,6 +60,12 @@ def test_every_row_has_a_speedup_and_its_machines_price() -> None:
     assert found["small:tf/cpu"]["speedup"] == pytest.approx(2, rel=0.01)
     assert found["small:flux/cpu"]["speedup"] is None
     assert found["large:tf/cuda"]["reason"] == "no GPU"
+
+
+def test_python_uses_the_same_saved_studies_for_the_spread() -> None:
+    found = json.loads(polybench.merge("s", "l").to_json())
+    assert found["machines"] == printed_json("merge", "s", "l")["machines"]
+    assert found["machines"][0]["spreads"]["cpu"]["repetitions"] == 2  # "again" and "images"
 
 
 def test_a_cell_costs_as_many_gpus_as_its_replicas_use() -> None:

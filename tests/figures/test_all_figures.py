@@ -6,6 +6,7 @@ import html
 import math
 import re
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -325,6 +326,15 @@ def test_history_has_a_mark_per_study_and_segment_levels() -> None:
     assert draw("history", one).title == "torch/cpu, lenet, batch 128 over time"
     with pytest.raises(NoData, match="no ranked configuration"):
         draw("history", msgspec.structs.replace(one, series=[]))
+
+
+def test_the_axis_of_a_single_study_is_the_day_around_it() -> None:
+    history = full_history()
+    (first, *_), one = history.series[0].points, history.series[0]
+    only = msgspec.structs.replace(history, series=[msgspec.structs.replace(one, points=[first])])
+    ends = draw("history", only).layout["xaxis"]["range"]
+    dates = [datetime.fromtimestamp(milliseconds / 1e3, UTC) for milliseconds in ends]  # the unit of a date axis
+    assert dates == [datetime(2024, 12, 31, 12, tzinfo=UTC), datetime(2025, 1, 1, 12, tzinfo=UTC)]
 
 
 def test_styles_differ_without_colour() -> None:

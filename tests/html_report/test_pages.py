@@ -26,7 +26,7 @@ def require_extras() -> None:
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
 
-def study_at(minute: int, seconds: float = 0.01, model: str = "lenet", hostname: str = "host") -> StudyDocument:
+def study_at(minute: int, seconds: float = 0.01, hostname: str = "host", **settings: str) -> StudyDocument:
     """Create a small study that started in this minute of an hour."""
     version = "2.13.0" if seconds == 0.01 else "2.14.0"
     one = study(measured("torch/cpu", seconds, versions={"torch": version}))
@@ -34,7 +34,7 @@ def study_at(minute: int, seconds: float = 0.01, model: str = "lenet", hostname:
         one,
         id=f"20250101-00{minute:02}00-abcd",
         created=f"2025-01-01T00:{minute:02}:00Z",
-        settings=msgspec.structs.replace(one.settings, model=model),
+        settings=msgspec.structs.replace(one.settings, **settings),
         host=msgspec.structs.replace(one.host, hostname=hostname),
     )
 
@@ -93,15 +93,15 @@ def test_every_page_has_the_policy_of_reports_and_plotly_only_for_figures(tmp_pa
 
 def test_a_study_is_compared_with_the_one_before_it_of_its_workload_and_machine(tmp_path: Path) -> None:
     old, other_model, other_host = study_at(1), study_at(2, model="small-vgg"), study_at(3, hostname="other")
-    new, newest = study_at(4, seconds=0.02), study_at(5, seconds=0.02)
-    save(tmp_path, newest, other_host, new, other_model, old)
+    new, newest, other_pass = study_at(4, seconds=0.02), study_at(5, seconds=0.02), study_at(6, pass_="forward")
+    save(tmp_path, newest, other_host, new, other_model, old, other_pass)
     pages = write_pages(tmp_path)
     assert diffs(pages) == {f"{old.id}--{new.id}", f"{new.id}--{newest.id}"}
     page = (pages / "diffs" / f"{old.id}--{new.id}.html").read_text()
     assert re.findall(r'<span class="change ([^"]*)">', page) == ["slower"]
     rows = (pages / "index.html").read_text().split("<tr ")[1:]
     assert [re.findall(r'<span class="change [^"]*">([^<]*)', row) for row in rows] == [
-        ["1 cannot tell"], ["1 slower"], [], [], [],
+        [], ["1 cannot tell"], ["1 slower"], [], [], [],
     ]  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def test_report_contains_everything_of_a_study() -> None:
     for part in (
         "tf is 1.25 (1.25 to 1.25) times as fast as torch.",
         "torch/cuda", "install a driver", "not ranked", "conv1", "import torch", "polybench run study.toml",
-        "0" * 64, "1" * 64, "2" * 64, "Some CPU @ 2.00GHz",
+        "0" * 64, "1" * 64, "2" * 64, "Some CPU @ 2.00GHz", "8.0 GiB",
     ):  # fmt: skip
         assert part in page
     drawn = {name for name, row in FIGURES.items() if row.kind in ("study", "layers")} - {"roofline"}  # without peaks

@@ -123,6 +123,14 @@ def test_a_peak_of_another_machine_or_malloc_policy_does_not_count(cache: PeakCa
         assert document.results[0].peak is None
 
 
+def test_a_peak_of_another_gpu_does_not_count(tmp_path: Path) -> None:
+    cache, gpus = PeakCache(tmp_path), [msgspec.structs.replace(study().host, gpus=[name]) for name in "AB"]
+    document = peak_document(gemm("torch", 1e13), host=gpus[0])
+    cache.save(msgspec.structs.replace(document, peaks=[msgspec.structs.replace(document.peaks[0], device="cuda")]))
+    found = [cache.find(host, "retain", ["torch"], "cuda", WORKLOAD) for host in gpus]
+    assert [one is not None for one in found] == [True, False]
+
+
 def test_the_peak_of_a_simulated_engine_counts_only_for_simulated_engines(cache: PeakCache) -> None:
     """`fake` is simulated: its 20 TFLOP/s are not those of this machine, and do not replace cached peaks."""
     simulated = msgspec.structs.replace(

@@ -17,6 +17,13 @@ def test_logs_keep_their_names_without_their_folder() -> None:
     assert anonymize(study(failed)).results[0].log_path == "tf_cpu.0.log"
 
 
+@pytest.mark.parametrize("status", ["failed", "unavailable"])
+def test_the_texts_of_an_engine_without_times_are_left_out(status: str) -> None:
+    missing = unmeasured("tf/cpu", status, "cannot load /home/user/tf.so", "remove /home/user/tf.so")
+    (result,) = anonymize(study(missing)).results
+    assert (result.reason, result.hint) == (OMITTED, None)
+
+
 def test_allocation_sites_keep_their_names_without_their_folder() -> None:
     saved = typical_study()
     site = AllocationSite("NNlib: conv! (/home/user/src/conv.jl)", 1.0, 2.0)

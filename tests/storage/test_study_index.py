@@ -119,6 +119,12 @@ def test_names_that_are_not_utf8_and_dangling_links_are_listed(index: StudyIndex
     assert "No such file" in str(found["link"])
 
 
+def test_hidden_files_are_not_listed(index: StudyIndex) -> None:
+    before = ids(index)
+    (index._folder / ".settings.json").write_text("{}")
+    assert ids(index) == before
+
+
 def test_concurrent_processes_see_all_studies(index: StudyIndex) -> None:
     program = "import sys; from pathlib import Path; from polybench.storage.study_index import StudyIndex\n"
     program += "index = StudyIndex(Path(sys.argv[1]), Path(sys.argv[2]))\n"
