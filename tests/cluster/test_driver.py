@@ -285,6 +285,17 @@ def test_machines_get_the_options_of_the_run(tmp_path: Path, monkeypatch: pytest
     assert (task.strict, task.parity_check) == (True, "all")
 
 
+def test_a_resumed_run_keeps_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: Script = [Started(hostname="h"), DOCUMENT, NodeLost("it is gone", can_retry=False)]
+    executor, store = ScriptedExecutor(a=[lost, COMPLETE], b=[COMPLETE]), Store(tmp_path / "r")
+    monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
+    cluster = msgspec.structs.replace(cluster_run(tmp_path, "a", "b"), strict=True)
+    result = run_on_cluster(cluster, RecordingProgress(), store=store)
+    assert result.unfinished_id
+    resume_on_cluster(result.unfinished_id, RecordingProgress(), store=store)
+    assert [task.strict for _, task, _ in executor.started] == [True] * 3
+
+
 def test_rows_that_had_failed_keep_their_reason(tmp_path: Path) -> None:
     machine = machine_run(Store(tmp_path / "r"), tmp_path)
     crashed = measured("fake+slow/cpu", 0.01, status="failed", reason="it crashed")

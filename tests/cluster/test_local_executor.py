@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -16,10 +17,21 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.cluster import driver, local
 from polybench.cluster.driver import ClusterResult
+from polybench.cluster.executor import Event
 from polybench.cluster.local import LocalExecutor
-from polybench.cluster.messages import Fingerprint, Finished, Message, NodeLost, Task, current_fingerprint
+from polybench.cluster.messages import (
+    Fingerprint,
+    Finished,
+    Message,
+    NodeLost,
+    StageChanged,
+    Task,
+    current_fingerprint,
+    encode_line,
+)
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, RequiredEngineMissing
+from polybench.protocol.interpreter import Interpreter
 from polybench.runner.checkpoint import (
     CheckpointStore,
     ClusterCheckpoint,
@@ -113,6 +125,19 @@ def test_groups_that_wait_do_not_start_after_a_stop(tasks: list[Task]) -> None:
     assert [(event.label, type(event.message)) for event in (*lost, *finished)] == [("b", NodeLost), ("a", Finished)]
     assert nothing == [[], []]
     assert [task.header.id for task in tasks] == ["a"]
+
+
+def test_a_message_that_arrives_in_two_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = encode_line(StageChanged("measuring")).decode().rstrip()
+    parts = f"printf '%s' '{line[:9]}'; until [ -e {tmp_path}/go ]; do :; done; echo '{line[9:]}'"
+    (node := tmp_path / "node").write_text(f"#!/bin/sh\nread task; {parts}\n")
+    node.chmod(0o755)
+    monkeypatch.setattr(local, "OWN_INTERPRETER", Interpreter(str(node)))
+    executor = queued("a")
+    with contextlib.closing(executor):
+        assert executor.events(60.0) == []
+        (tmp_path / "go").touch()
+        assert executor.events(60.0) == [Event("a", StageChanged("measuring"))]
 
 
 def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from polybench.data.synthetic import image_count
 from polybench.errors import BadInput
 from polybench.importer.flux_graph import _slot
-from polybench.importer.graph import Node, Slot, Source, Translation, build, pad, split_padding, tied_owner
+from polybench.importer.graph import Names, Node, Slot, Source, Translation, build, pad, split_padding, tied_owner
 from polybench.networks import layers as spec
 from polybench.networks.layers import Shape
 from polybench.networks.padding import Sides
@@ -84,3 +84,11 @@ def test_flux_stores_matrices_transposed_and_kernels_flipped() -> None:
     assert np.array_equal(_slot("w", (2, 3), converts=True).read({"w": matrix.T.copy()}), matrix)
     assert np.array_equal(_slot("w", (4, 3, 2, 2), converts=True).read({"w": kernel[:, :, ::-1, ::-1].copy()}), kernel)
     assert np.array_equal(_slot("w", (2, 3), converts=False).read({"w": matrix}), matrix)
+
+
+def test_names_differ_by_more_than_dots() -> None:
+    names = Names()
+    given = ["block.conv", "block.conv", "block_conv", "head_out", "head.out"]
+    assert [names.unique(name, "conv") for name in given] == [
+        "block.conv", "block.conv1", "block_conv2", "head_out", "head.out1",
+    ]  # fmt: skip

@@ -135,6 +135,7 @@ def test_a_study_overrides_the_models_optimizer(monkeypatch: pytest.MonkeyPatch)
     assert optimizer(learning_rate=0.2) == Optimizer("momentum", 0.2, 0.8, 1e-4)
     assert optimizer(learning_rate=0.2, lr_schedule=((5, 0.1),)).lr_schedule == ((5, 0.1),)
     assert optimizer(lr_schedule=()).lr_schedule == ()
+    assert optimizer(optimizer="momentum") == model.optimizer  # its own
     # Another optimizer ignores the model's settings.
     assert optimizer(optimizer="adam") == Optimizer("adam", 0.001)
     with pytest.raises(BadInput, match="--momentum"):

@@ -116,6 +116,16 @@ def test_a_process_run_ends_with_its_rounds_or_its_budget() -> None:
     assert made.cut_short
 
 
+def test_a_budget_that_ended_once_stays_so_when_later_rounds_fit() -> None:
+    made = make_budget(steps_per_round=10, rounds_per_process=3, budget=5.0)  # 1 s for each process run
+    made.calibrate([0.01], LONG)
+    made.spend(0.95)
+    assert not made.has_another_round(1)
+    made.start_process_run()
+    assert made.has_another_round(1)
+    assert made.cut_short
+
+
 def test_the_first_round_is_always_measured() -> None:
     made = make_budget(budget=1e-3)
     made.calibrate([10.0], LONG)

@@ -98,8 +98,9 @@ def test_compiled_packages_are_bundled_only_for_the_same_python_abi(tmp_path: Pa
         (r"printf 'caf\351' >&2; exit 3", "does not run as Python: caf\ufffd"),
         ("echo broken >&2; exit 3", "does not run as Python: broken"),
         ("exit 3", "it exited with code 3"),
+        ("kill -KILL $$", "it exited with code 137"),  # 128 plus the signal, as in a shell
     ],
-    ids=["old", "not-python", "not-utf8", "major", "minor", "error-not-utf8", "error", "silent"],
+    ids=["old", "not-python", "not-utf8", "major", "minor", "error-not-utf8", "error", "silent", "killed"],
 )
 def test_an_unusable_python_is_unavailable(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(EngineUnavailable, match=reason):

@@ -261,6 +261,11 @@ def test_the_last_lines_of_a_long_log_are_reported(worker: WorkerProcess) -> Non
     assert sum(map(len, last_log_lines(worker.log_path))) < 2000
 
 
+def test_the_last_lines_of_a_log_that_have_text_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("".join(f"{number}\n\n" for number in range(20)))
+    assert last_log_lines(tmp_path / "log") == ["15", "16", "17", "18", "19"]
+
+
 def test_file_descriptors_above_1000_are_supported(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 1200:

@@ -59,6 +59,7 @@ GPU_BASELINES = {
 @pytest.mark.parametrize(("processes", "scope"), [(2, "processes"), (1, "single_process")])
 def test_each_gpu_is_compared_with_the_same_engine_on_the_cpu(processes: int, scope: Scope) -> None:
     on_cpu = [measured(f"{name}/cpu", 0.02, processes=processes) for name in ("torch", "torch@gpu")]
+    on_cpu.append(measured("torch/cpu#2", 0.02, processes=processes))  # the first of several repeats counts
     on_gpu = [measured(configuration, 0.001, processes=processes) for configuration in GPU_BASELINES]
     on_gpu[4].workload = msgspec.structs.replace(WORKLOAD, precision="tf32")
     unranked = measured("tf/cpu", 0.01, parity=ParityCheck("fail")), unmeasured("flux/cuda", "unavailable", "no driver")

@@ -286,6 +286,7 @@ def test_settings_become_constants(engine, model, constants):
         *((engine, {}) for engine in ("reference", "fake", "tf+keras_fit")),
         ("torch", {"model": "char-gpt"}),  # without the model
         ("torch", {"precision": "bf16"}),
+        ("torch", {"replicas": 2}),
         ("torch", {"optimizer": Optimizer("nesterov")}),
         ("torch", {"optimizer": Optimizer("adam")}),
         ("torch", {"optimizer": Optimizer(weight_decay=1e-4)}),
@@ -307,6 +308,14 @@ def test_a_rate_that_changes_later_is_ignored():
     assert script_of("torch", optimizer=Optimizer(lr_schedule=((steps, 0.1),))) is not None
 
 
+def test_a_script_has_all_rates_of_a_cosine():
+    optimizer = Optimizer("momentum", 0.05, warmup_steps=2, cosine_steps=9, min_learning_rate=0.01)
+    workload = Workload(RESNET8.name, "synthetic", 128, optimizer, "fp32", 3)
+    script = make_script(configuration_grid(("torch",), ("cpu",))[0], workload, 7, RESNET8)
+    for line in ("LEARNING_RATE = 0.05", "WARMUP_STEPS = 2", "COSINE_STEPS = 9", "MIN_LEARNING_RATE = 0.01"):
+        assert f"\n{line}\n" in script
+
+
 def test_an_unknown_constant_is_an_error():
     with pytest.raises(KeyError, match="DROPOUT"):
         render("train_torch.py", {"torch", "images", "lenet"}, {"DROPOUT": 0.5})
@@ -324,7 +333,7 @@ def test_tokens_are_written_unchanged(tmp_path, monkeypatch):
     assert (labels[start["batches"]] == dataset.labels[batches]).all()
 
 
-def script_of(engine, model="lenet", precision="fp32", optimizer=None):
+def script_of(engine, model="lenet", precision="fp32", optimizer=None, replicas=1):
     optimizer = optimizer or (find_model(model).optimizer if model in TOKEN_MODELS else OPTIMIZER)
-    workload = Workload(model, "cifar10", 128, optimizer, precision, 3)
+    workload = Workload(model, "cifar10", 128, optimizer, precision, 3, replicas=replicas)
     return make_script(configuration_grid((engine,), ("cpu",))[0], workload, 7)

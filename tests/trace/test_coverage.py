@@ -22,21 +22,27 @@ NAMES = {"running_mean": "running_mean", "running_var": "running_var"}
 
 
 def record(
-    file: Path, *, names: Mapping[str, str] = NAMES, change: Change = lambda _, step: step, mean: float = 0.0
+    file: Path,
+    *,
+    names: Mapping[str, str] = NAMES,
+    change: Change = lambda _, step: step,
+    mean: float = 0.0,
+    steps: int = 3,
 ) -> Path:
-    """Record three steps of a linear model whose inputs have running statistics, by gradient descent in float32.
+    """Record a linear model whose inputs have running statistics, trained by gradient descent in float32.
 
     Args:
         file: the trace.
         names: of the running statistics in this program.
         change: of the arguments of `step`, by its number.
         mean: the initial running mean.
+        steps: the number of steps.
     """
     random = np.random.default_rng(0)
     weights = {"fc.weight": random.normal(size=(2, 3)).astype("f4"), "fc.bias": np.ones(2, "f4")}
     statistics = {names["running_mean"]: np.full(3, mean, "f4"), names["running_var"]: np.ones(3, "f4")}
     with polybench.record(file, model=weights, statistics=statistics) as trace:
-        for step in range(3):
+        for step in range(steps):
             x, y = random.normal(1, 2, (8, 3)).astype("f4"), random.normal(size=(8, 2)).astype("f4")
             error = (x @ weights["fc.weight"].T + weights["fc.bias"] - y) / 8
             gradients = {"fc.weight": error.T @ x, "fc.bias": error.sum(0)}
@@ -127,6 +133,16 @@ def test_what_is_not_compared_is_named(change: Change, in_b: str | None, in_both
         assert document.not_compared == [expected]
         assert document.verdict == f"no difference in the steps 0, 1, 2, up to rounding. Not compared: {expected}"
         assert f"not compared: {expected}" in " ".join(render(document, "table", kind="trace").split())
+
+
+@pytest.mark.parametrize("short", ["a", "b"])
+def test_a_step_that_only_one_trace_has_is_named(short: str, tmp_path: Path) -> None:
+    document = diff(*(record(tmp_path / name, steps=2 if name == short else 3) for name in "ab"))
+    assert document.not_compared == ["step 2, which only one trace has"]
+    missing = {name: "2, 10" if name == short else "10" for name in "ab"}  # of those that are recorded by default
+    assert document.warnings == [
+        f"{tmp_path / name}: the training ended before the steps {steps}" for name, steps in missing.items()
+    ]
 
 
 def test_a_loss_that_is_finite_in_one_trace_differs(tmp_path: Path) -> None:
