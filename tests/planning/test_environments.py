@@ -56,5 +56,7 @@ def test_paths_in_a_plan_are_absolute_and_keep_links(tmp_path: Path, monkeypatch
     python_in(tmp_path / "real")
     (tmp_path / "link").symlink_to("real")
     monkeypatch.chdir(tmp_path)
-    plan = resolve(Study(("fake@old",), ("cpu",), env={"old": "link"}))
-    assert plan.study.env == {"old": str(tmp_path / "link")}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("link", "~/link"):
+        plan = resolve(Study(("fake@old",), ("cpu",), env={"old": path}))
+        assert plan.study.env == {"old": str(tmp_path / "link")}

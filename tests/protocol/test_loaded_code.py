@@ -74,3 +74,8 @@ def test_objects_that_are_no_modules_are_left_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
     monkeypatch.setitem(sys.modules, "no_module", None)
     assert loaded_code.loaded_code()
+
+
+def test_a_file_that_is_loaded_only_before_or_now_is_a_change() -> None:
+    before, now = {"same": "1 1", "edited": "1 1", "gone": "1 1"}, {"same": "1 1", "edited": "1 2", "new": "1 1"}
+    assert loaded_code.changed_names(before, now) == ["edited", "gone", "new"]
