@@ -47,6 +47,7 @@ _SERIES, _SLOWER = 20, 0.2
 _RARE_PAUSES = "fewer than five pauses are seen; a note says how rare pauses can be that are not in the mean"
 _TWO_STATES = "processes in the rarer state may be in no sample; see Processes in two states"
 _UNSEEN_SHIFTS = "own and common shifts together exceed the 5 % that are assumed without repetitions"
+_FOUND = "only changes that were found at their study count, and those look larger than they are"
 _STATE_ALONE = "a state that persists is a change of level; another engine shows it"
 
 Outcomes = Sequence[bool | None]
@@ -266,6 +267,7 @@ def _change_scenarios() -> Iterator[Scenario]:
                 ("change of history",),
                 COVERAGE,
                 lambda seed, shifts=shifts, state=state, others=others: [_covers_change(seed, shifts, state, others)],
+                {"change of history": _FOUND},
             )
 
 
