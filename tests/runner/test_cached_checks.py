@@ -131,7 +131,9 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[EngineModule, Path
 def write_engine(passed: tuple[EngineModule, Path, StudyDocument], monkeypatch: pytest.MonkeyPatch) -> WriteEngine:
     """Return `write(version, wrong)`, which replaces the engine, after a study in which the first has passed."""
     module, caches, _ = passed
-    shutil.copytree(caches, os.environ["XDG_CACHE_HOME"], dirs_exist_ok=True)
+    # Not the data, which other tests may have mapped: copying writes to existing files.
+    data = shutil.ignore_patterns("epochs", "synthetic")
+    shutil.copytree(caches, os.environ["XDG_CACHE_HOME"], dirs_exist_ok=True, ignore=data)
     module.add_to_path(monkeypatch)
     module.write()
     return module.write
