@@ -67,7 +67,7 @@ def test_live_progress_precedes_the_table(folder: Path) -> None:
     table = re.sub(r"\x1b\[\d+m", "", table)
     assert "\x1b" not in table
     lines = table.splitlines()
-    assert lines[0].startswith("lenet on cifar10, batch 16")
+    assert lines[0].startswith("lenet on cifar10 (other files), batch 16")
     assert {line.split()[0] for line in lines if "not checked" in line} == {"fake/cpu", "fake+slow/cpu"}
     assert max(map(len, lines)) <= COLUMNS
 
