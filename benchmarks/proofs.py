@@ -132,7 +132,7 @@ _MACHINES: Mapping[str, tuple[Machine, Script]] = {
     "3 of 10 processes slow, of one engine": (_QUIET, Script(STEP, slow_processes=0.3)),
     **{f"a pause every {n} steps": (_QUIET, collecting(n)) for n in (10, 40, 60, 100, 200, 500, 1000, 2000)},
 }
-_CHANGING: Mapping[str, tuple[Machine, Script]] = {
+_FURTHER_MACHINES: Mapping[str, tuple[Machine, Script]] = {
     "a jump by 20 %": (Machine(jump=0.2), _STEADY),
     "throttled by 20 % after a minute": (Machine(throttling=0.2), _STEADY),
     "first steps 20 % longer": (Machine(warm_up=0.2), _STEADY),
@@ -285,7 +285,7 @@ SCENARIOS = (
     *_sentence_scenarios(),
     *_diff_scenarios(),
     *_history_scenarios(),
-    *_interval_scenarios(_CHANGING),
+    *_interval_scenarios(_FURTHER_MACHINES),
     *_change_scenarios(),
 )
 

@@ -53,7 +53,7 @@ def _thumbnails() -> str:
     """Show a card for each document with a verdict; list the others below."""
     shown = list(_shown(Store(_FOLDER / "measured")))
     others = [f"[{_title(one)}]({one.id}.md)" for one in shown if not _has_verdict(one)]
-    note = f"\nMeasured for their trainings; they cannot tell which engine is fastest: {', '.join(others)}."
+    note = f"\nMeasured for their trainings, without a verdict on speeds: {', '.join(others)}."
     trainings = note if others else ""
     cards = [_card(one) for one in shown if _has_verdict(one)]
     return "\n".join(['<div class="grid cards" markdown>\n', *cards, "</div>", trainings])
@@ -81,7 +81,7 @@ def _alternative(name: str, one: StudyDocument | SweepDocument) -> str:
     return ": ".join([FIGURES[name].summary, *(["; ".join(numbers)] if 0 < len(numbers) <= _MAX_NUMBERS else [])])
 
 
-_INCONCLUSIVE = "!!! warning\n    This study cannot tell which engine is fastest; the line below the title says why."
+_INCONCLUSIVE = "!!! warning\n    It is not certain which engine is fastest; the line below the title has the reason."
 
 
 def _page(one: StudyDocument | SweepDocument) -> str:

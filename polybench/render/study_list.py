@@ -23,7 +23,7 @@ _MIN_TITLE_WIDTH = 10
 """Characters of titles in a terminal that is too narrow for whole ones."""
 
 _INCONCLUSIVE, _MARK = " (cannot tell)", " ?"
-_MARK_HINT = "?: the measurements cannot tell which is fastest; polybench show ID says why"
+_MARK_HINT = "?: it is not certain which is fastest; for the reason: polybench show ID"
 _SHORTENED = ("fastest", "workload")
 _MIN_TEXT_WIDTH = 20
 """Columns that are shortened in a narrow terminal, and the characters that remain."""

@@ -22,7 +22,8 @@ from polybench.protocol.calls import OperationTime
 _BACKWARD_OPERATIONS: tuple[Operation, ...] = ("relu gradient", "weight gradient", "input gradient")
 
 _GROUP_BYTES = 1 << 29
-"""Inputs and outputs of the layers of a group. Their operations keep about four times as much."""
+"""Inputs and outputs of the layers of a group. With `mobile-cifar`, batch 128, a worker of PyTorch has 2.9 GiB, and 6.4
+with all layers at once."""
 
 
 class BuiltLayer(NamedTuple):

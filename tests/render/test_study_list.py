@@ -124,6 +124,6 @@ def test_each_study_is_one_line_and_stays_marked(width: int) -> None:
     _, _, study, of_sweep, *_ = text.splitlines()
     assert study.startswith("20260101-000000-aaaa (to resume)")
     assert study.endswith(" ?")
-    assert "?: the measurements cannot tell which is fastest" in text
+    assert "?: it is not certain which is fastest" in text
     assert of_sweep.startswith("sweep-20260102-000000-bbbb")
     assert max(len(study), len(of_sweep)) <= width

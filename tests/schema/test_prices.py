@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from polybench.analysis.prices import with_prices
 from polybench.errors import BadInput
 from polybench.schema.options import Study, merge_prices, missing_prices, parse_price_key
-from polybench.storage.store import Store
-from tests.factories import measured, study
 
 PRICES = {"cpu": 1.0, "cpu-16": 0.12, "cpu-1": 0.01, "cuda:1-8": 3.0}
 
@@ -39,12 +34,3 @@ def test_invalid_price_keys_are_rejected(name: str) -> None:
 
 def test_price_keys_have_devices() -> None:
     assert [parse_price_key(name) for name in PRICES] == ["cpu", "cpu", "cpu", "cuda:1"]
-
-
-def test_a_given_price_replaces_that_of_a_saved_study(tmp_path: Path) -> None:
-    saved = study(measured("torch/cpu", 0.01), measured("torch/cuda", 0.001))
-    saved.settings.prices |= {"cpu": 9.0, "cuda": 2.0}
-    (priced,) = with_prices([saved], {"cpu": 1.0}, Store(tmp_path))
-    assert priced.settings.prices == {"cpu": 1.0, "cuda": 2.0}
-    costs = [one.cost and one.cost.dollars_per_epoch for one in priced.results]
-    assert costs == pytest.approx([390 * 0.01 / 3600, 390 * 0.001 / 3600 * 2])
