@@ -52,7 +52,7 @@ def build_view(section: StudySection, number: int) -> View:
         "id": section_id,
         "study": study,
         "title": study.title
-        or f"{units.format_model(settings.model, settings.pass_)} on {settings.dataset}, batch {settings.batch_size}",
+        or f"{units.format_model(settings.model, settings.pass_)} on {settings.data_name}, batch {settings.batch_size}",
         "headline": first,
         "header_lines": [*filter(None, [name_text(None, study.tags)]), *header_lines(study)],
         "summary": [sentence for sentence in summary_sentences(study) if sentence != first],

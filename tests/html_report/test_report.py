@@ -183,7 +183,7 @@ def test_several_studies_have_an_overview() -> None:
     names = figure_json(page)["figures"]
     assert {"s1-speed", "s2-speed"} <= set(names)
     same_title = render_report([StudySection(before), StudySection(saved_again(before))])
-    assert "lenet on synthetic, batch 128, 20250102-000000-abcd" in same_title
+    assert "lenet on synthetic images, batch 128, 20250102-000000-abcd" in same_title
 
 
 def test_roofline_appears_in_the_layers_section_with_peaks() -> None:
