@@ -13,7 +13,7 @@ from polybench.analysis.repetitions import Repetitions
 from polybench.analysis.verdicts import DIFFERENCES, judge
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema import units
-from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo
+from polybench.schema.analyses import ENOUGH_REPETITIONS, Changed, DiffDocument, DiffRow, StudyInfo, StudySpread
 from polybench.schema.metadata import Host
 from polybench.schema.options import RENAME, Study
 from polybench.schema.result import Interval, Result, largest_change
@@ -90,6 +90,7 @@ def diff(
         warnings=[
             *([f"cannot tell: {machine}"] if machine else []),
             *machine_warnings(rows),
+            *_uncertain_drift(rows),
             *_suggest_versions(rows, tolerance),
         ],
     )
@@ -228,11 +229,13 @@ def _flat(versions: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _with_intervals(
     candidates: Sequence[_Compared], repetitions: Repetitions, *, all_changed: bool
 ) -> Iterator[_Compared]:
-    """Yield the rows with their intervals, and the changes that the verdicts refer to.
+    """Yield the rows with their intervals, and the changes that show whether there is a difference.
 
     The interval within one study does not cover the shifts of a machine from study to study. Unchanged configurations
     reveal the common part of the shifts: the mean change of all other engines on the same device is attributed to the
     machine. What remains are the configurations' own shifts. With `all_changed`, no engine reveals the machine's.
+    The drift that few engines reveal may be less certain than the change itself, which then shows whether there is a
+    difference.
     """
     judged = [one for one in candidates if one.change is not None and one.row.reason is None]
     unchanged = [] if all_changed else [one for one in judged if not set(one.row.changed) - {"peak"}]
@@ -243,7 +246,7 @@ def _with_intervals(
             continue
         # This change is not a repetition.
         total = [repetitions.spread(name, device=row.device, without=("B", None)) for name in "AB"]
-        found = change.subtract(difference_of_shifts(*total))
+        found = corrected = change.subtract(difference_of_shifts(*total))
         fields: dict[str, Any] = {"ci95": found.ci95}
         if row.reason is None:
             controls = [
@@ -255,10 +258,25 @@ def _with_intervals(
                 share = 1 / len(controls)
                 drift = combine(*((share, other.change) for other in controls if other.change))
                 fields["machine_drift_ratio"] = drift.ratio
-                found = combine((1, change), (-1, drift), (math.sqrt(1 + share), difference_of_shifts(used, used)))
+                corrected = combine((1, change), (-1, drift), (math.sqrt(1 + share), difference_of_shifts(used, used)))
+                found = _more_certain(change, corrected, [*total, used])
             names = [other.row.configuration for other in controls]
-            fields |= {"controls": names, "spread": used, "corrected_ratio": found.ratio, "corrected_ci95": found.ci95}
+            fields |= {"controls": names, "spread": used}
+            fields |= {"corrected_ratio": corrected.ratio, "corrected_ci95": corrected.ci95}
         yield _Compared(msgspec.structs.replace(row, **fields), None if row.reason else found)
+
+
+def _more_certain(change: LogRatioChange, corrected: LogRatioChange, spreads: Sequence[StudySpread]) -> LogRatioChange:
+    """Return the change without drift, or the smaller one of the two with the variance of the change itself.
+
+    The second one only if shifts are assumed: what is assumed of other engines hides no change that is found without
+    them. The shifts of a machine are at least the configurations' own.
+    """
+    widest = max(spreads, key=lambda spread: spread.std)
+    own = change.subtract(difference_of_shifts(widest, widest))
+    if corrected.variance <= own.variance or min(spread.repetitions for spread in spreads) >= ENOUGH_REPETITIONS:
+        return corrected
+    return own._replace(log=min(change.log, corrected.log, key=abs))
 
 
 def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[DiffRow]:
@@ -268,9 +286,15 @@ def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[
             yield row
             continue
         rate = next(rates)
-        uncorrected = None if row.changed else row.ratio
+        interval = _interval(row)
+        # If nothing is known to have changed, a change of the controls must not create a difference.
+        suffices = row.changed and change.ci95 == interval
         verdict, reason = judge(
-            change.ratio, _interval(row), tolerance, is_significant=rate < SIGNIFICANCE_LEVEL, uncorrected=uncorrected
+            row.corrected_ratio or change.ratio,
+            interval,
+            tolerance,
+            is_significant=rate < SIGNIFICANCE_LEVEL,
+            confirming=None if suffices else row.ratio,
         )
         yield msgspec.structs.replace(row, verdict=verdict, q_value=rate, reason=reason)
 
@@ -278,6 +302,17 @@ def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[
 def _interval(row: DiffRow) -> Interval:
     """Return the interval that the verdict refers to."""
     return row.corrected_ci95 or row.ci95 or (1.0, 1.0)
+
+
+def _uncertain_drift(rows: Sequence[DiffRow]) -> Iterator[str]:
+    """Name the verdicts that the interval without drift does not show."""
+    names = [row.configuration for row in rows if row.verdict in DIFFERENCES and _contains_1(_interval(row))]
+    if names:
+        yield f"{', '.join(names)}: the drift that the other engines show is less certain than the change itself"
+
+
+def _contains_1(interval: Interval) -> bool:
+    return interval[0] <= 1 <= interval[1]
 
 
 def _suggest_versions(rows: Sequence[DiffRow], tolerance: float) -> Iterator[str]:
@@ -304,7 +339,7 @@ def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:
 
 def _device_warnings(device: str, rows: Sequence[DiffRow]) -> list[str]:
     ratios = [row.ratio for row in rows if row.ratio]
-    all_significant = all(row.ci95 and not row.ci95[0] <= 1 <= row.ci95[1] for row in rows)
+    all_significant = all(row.ci95 and not _contains_1(row.ci95) for row in rows)
     same_direction = len({ratio > 1 for ratio in ratios}) == 1
     if len({row.engine for row in rows}) > 1 and same_direction and all_significant:
         typical = math.exp(fmean(map(math.log, ratios)))

@@ -221,7 +221,7 @@ def _change_points(
             change.ci95,
             tolerance,
             is_significant=change.p_value < SIGNIFICANCE_LEVEL,
-            uncorrected=as_measured and as_measured.ratio,
+            confirming=as_measured and as_measured.ratio,
         )
         if verdict in DIFFERENCES:
             yield ChangePoint(

@@ -13,15 +13,15 @@ DIFFERENCES: tuple[Verdict, ...] = ("faster", "slower")
 
 
 def judge(
-    ratio: float, interval: Interval, tolerance: float, *, is_significant: bool, uncorrected: float | None = None
+    ratio: float, interval: Interval, tolerance: float, *, is_significant: bool, confirming: float | None = None
 ) -> tuple[Verdict, str | None]:
     """Return the verdict on a ratio of speeds, and what the interval contains if it cannot tell.
 
-    There is no difference only if the whole interval lies within the tolerance. If nothing is known to have changed,
-    a change of the machine's controls must not create a difference: the `uncorrected` ratio must have it as well.
+    There is no difference only if the whole interval lies within the tolerance. A second estimate of the ratio, if it
+    is `confirming`, must have a difference as well.
     """
     sign = math.copysign(1, math.log(ratio))
-    is_beyond = all(sign * math.log(one) > math.log1p(tolerance) for one in (ratio, uncorrected) if one is not None)
+    is_beyond = all(sign * math.log(one) > math.log1p(tolerance) for one in (ratio, confirming) if one is not None)
     if is_significant and is_beyond:
         return ("faster" if ratio > 1 else "slower"), None
     if largest_change(interval) <= tolerance:

@@ -97,7 +97,8 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     controls: list[str] = []
     """The configurations of these engines."""
     corrected_ratio: Positive | None = None
-    """The ratio without the machine's drift, which the verdict refers to; null without a verdict."""
+    """The ratio without the machine's drift, which the verdict refers to; null without a verdict. A verdict may be
+    certain by `ci95` alone: if the drift is less certain than the change itself."""
     corrected_ci95: Interval | None = None
     """Its interval."""
     spread: StudySpread | None = None

@@ -244,6 +244,40 @@ def test_a_shift_that_all_engines_share_is_no_part_of_what_remains() -> None:
     assert row.spread.std == pytest.approx(0.0, abs=1e-6)
 
 
+def test_another_engine_hides_no_change_that_is_found_without_it() -> None:
+    """Its own shifts, which are assumed, make the interval without drift wider."""
+    alone, beside = (
+        diff(before, after).rows[0]
+        for before, after in (
+            (study(both(0.0100).results[0]), study(both(0.0120).results[0])),
+            (both(0.0100), both(0.0120)),
+        )
+    )
+    assert (alone.verdict, beside.verdict) == ("slower", "slower")
+    low, high = beside.corrected_ci95 or (1.0, 1.0)
+    assert low < 1 < high
+    (text, *_) = [text for text in diff(both(0.0100), both(0.0120)).warnings if "drift" in text]
+    assert text == "torch/cpu: the drift that the other engines show is less certain than the change itself"
+
+
+@pytest.mark.parametrize(
+    ("torch", "tf", "verdict"), [(1.2, 1.0, "slower"), (1.2, 1.08, "cannot tell"), (1.2, 1.2, "cannot tell")]
+)
+def test_the_drift_that_another_engine_shows_is_no_part_of_a_change(torch: float, tf: float, verdict: str) -> None:
+    changed = measured("torch/cpu", 0.01 * torch, versions={"torch": "2.13.0"})
+    row, _ = diff(both(0.01), study(changed, measured("tf/cpu", 0.02 * tf, versions=TF))).rows
+    assert (row.verdict, row.corrected_ratio) == (verdict, pytest.approx(tf / torch, rel=1e-3))
+
+
+def test_the_shifts_of_a_machine_are_at_least_those_of_its_engines() -> None:
+    """Four engines that moved apart tell more about the machine than what is assumed of it."""
+    engines = ("torch", "tf", "jax", "flux", "keras")
+    before = study(*(measured(f"{engine}/cpu", 0.01) for engine in engines))
+    factors = (1.25, 0.8, 1.2, 0.85, 1.18)
+    after = study(*(measured(f"{engine}/cpu", 0.01 * factor) for engine, factor in zip(engines, factors, strict=True)))
+    assert {row.verdict for row in diff(before, after).rows} == {"cannot tell"}
+
+
 def test_two_unchanged_engines_do_not_tell_which_of_them_changed() -> None:
     found = diff(both(0.0100), both(0.0130))
     assert [row.verdict for row in found.rows] == ["slower", "cannot tell"]
