@@ -188,7 +188,7 @@ def save_julia(julia: Julia | None) -> Path:
 
 def _configuration() -> dict[str, dict[str, str]]:
     file = configuration_file()
-    return _read(file, f"fix or delete it, then: {SETUP}") if file.exists() else {}
+    return {**_read(file, f"fix or delete it, then: {SETUP}")} if file.exists() else {}
 
 
 def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
@@ -339,9 +339,13 @@ def first_file(folder: str, names: Iterable[str]) -> Path | None:
 
 def _read(file: Path, hint: str = SETUP) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return _parse(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise EngineUnavailable(f"{file} cannot be read: {error}", hint) from error
+
+
+# A manifest takes 30 ms, and a list of all variants reads it a hundred times. Callers change only a copy.
+_parse = functools.lru_cache(maxsize=8)(tomllib.loads)
 
 
 def run(julia: Julia, code: str, seconds: float, *options: str) -> str:
