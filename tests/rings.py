@@ -87,7 +87,7 @@ RULES = (
     ),
     Wide("tests/engines/test_parity.*snapshots_are", r".+\+.+", "its training in float64, which compares snapshots"),
     Wide("tests/engines/test_parity.*float32", r".+\+.+", "the engine alone; float64 has every variant"),
-    Wide("tests/engines/test_variants.*silently_off", r"keras\+jax.*|.*BACKENDS", "jax, and torch with one variable"),
+    Wide("tests/engines/test_variants.*silently_off", r"jax.*|keras\+jax.*|.*BACKENDS", "torch with one variable"),
     Wide("tests/engines/test_operations.*(padding|bf16)", "jax", "torch and tf, and jax's other operations"),
     Wide("tests/scripts/.*(tokens|any_network)_trains_like", "tf", "torch; lenet in tf"),
     Wide("tests/scripts/.*transformers_in_torch", "vit-cifar", "char-gpt"),
@@ -95,6 +95,12 @@ RULES = (
     Wide(
         "tests/scripts/test_network_code.*(round_trip_from_torch|plain_lux)", "lenet", "padding, and lux trains lenet"
     ),
+    Wide("tests/engines/test_networks.*every_layer_passes", r"keras\+torch", "tf has Keras's layers, and lenet"),
+    Wide("tests/engines/test_forward_pass", "keras-.*", "tf has Keras's layers"),
+    Wide("tests/engines/test_optimizers.*own_formulas", "tf-KerasEpsilon-(adam|rmsprop)", "the same bug in AdamW"),
+    Wide("tests/engines/test_parity.*bfloat16", "jax", "its float32, and its logits in bf16"),
+    Wide("tests/importer/test_keras.*functional_models", "transformer", "the functional one, and each argument"),
+    Wide("tests/test_examples.*study_files", "flux_tutorial.*", "small_vgg"),
 )
 
 

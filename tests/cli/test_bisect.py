@@ -83,9 +83,14 @@ def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(searc
     studies = {*results.glob("*.json")}
     assert json.loads(searched.again(results).stdout) == document
     assert {*results.glob("*.json")} == studies
+
+
+@pytest.mark.wide  # a pair that was interrupted is measured again in the same way
+def test_a_pair_that_is_missing_is_measured_again(searched: Search, results: Path) -> None:
+    studies = {*results.glob("*.json")}
     newest = max(studies, key=lambda path: path.name)
     newest.unlink()  # as if the search had been interrupted before the last pair
-    assert json.loads(searched.again(results).stdout)["version"] == document["version"]
+    assert json.loads(searched.again(results).stdout)["version"] == searched.document["version"]
     assert len({*results.glob("*.json")} - studies) >= 1
 
 

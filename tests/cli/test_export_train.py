@@ -114,6 +114,7 @@ def test_a_program_for_a_network_file_has_its_weights_beside_it(small_data, tmp_
         assert "stem.weight" in state
 
 
+@pytest.mark.wide  # scripts/test_plain runs each program; the folder is read above
 def test_the_programs_of_a_folder_run(small_data, tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "my programs"

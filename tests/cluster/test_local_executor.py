@@ -226,6 +226,7 @@ def test_anonymous_cluster_run_saves_no_name_and_no_path(tmp_path: Path) -> None
     assert [one.log_path for one in document.results] == [None, log.name]
 
 
+@pytest.mark.wide  # an anonymous run, and a resumed one, each by itself
 def test_cluster_run_can_be_resumed_anonymously(tmp_path: Path) -> None:
     store = Store(tmp_path / "r")
 

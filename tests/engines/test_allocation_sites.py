@@ -46,6 +46,7 @@ def test_tensorflow_reports_operations_without_onednn(fixture: EngineFixture) ->
         assert operation in names
 
 
+@pytest.mark.wide  # the same without oneDNN
 @in_process_of("tf", **ONEDNN)
 def test_tensorflow_reports_operations_with_onednn(fixture: EngineFixture) -> None:
     assert any("Relu" in name for name in find_sites(fixture))

@@ -223,6 +223,7 @@ def test_a_pipeline_has_separate_times_of_waiting_pipeline_and_training() -> Non
     assert (unavailable.status, unavailable.hint) == ("unavailable", "use --input preload")
 
 
+@pytest.mark.wide  # engines/test_requirements has every engine, test_pinning.py PyTorch in a study
 def test_a_real_pipeline_passes_the_parity_check_and_is_timed() -> None:
     """Tests TensorFlow. test_pinning.py tests PyTorch, and tests/engines all engines."""
     if importlib.util.find_spec("tensorflow") is None:
