@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import socket
@@ -96,8 +97,9 @@ def available_memory() -> int:
     return available if limit is None else min(available, limit)
 
 
+@functools.cache
 def tool_version() -> ToolVersion:
-    """Return polybench's version, and its commit if it runs from a checkout."""
+    """Return polybench's version, and its commit if it runs from a checkout: those of the code in this process."""
     folder = Path(__file__).parents[2]
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None

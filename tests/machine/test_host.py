@@ -29,7 +29,7 @@ def test_tool_version_is_polybenchs() -> None:
 
 def test_installed_package_has_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(host, "__file__", str(tmp_path / "polybench" / "machine" / "host.py"))
-    assert host.tool_version().commit is None
+    assert host.tool_version.__wrapped__().commit is None
 
 
 @pytest.mark.parametrize(
