@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import psutil
@@ -71,7 +72,8 @@ def cluster(request: pytest.FixtureRequest) -> None:
 def executor(tmp_path: Path) -> Iterator[SlurmExecutor]:
     executor = SlurmExecutor(f"slurm:{tmp_path / 'shared'}")
     yield executor
-    executor.close()
+    with patch.object(slurm, "_CLEANUP_SECONDS", 0.0):  # held jobs do not end
+        executor.close()
 
 
 def task(folder: Path, processes: int = 2, **fields: object) -> Task:

@@ -11,7 +11,7 @@ from tests.engines.engine_fixtures import EngineFixture, make_pipeline_input
 
 def returns_augmented_batches_with_any_number_of_workers(fixture: EngineFixture) -> None:
     fixture.build()
-    for workers, augmented, shape in ((0, True, (3, 9, 14)), (2, False, (3, 9, 14)), (2, True, (3, 10, 150))):
+    for workers, augmented, shape in ((0, True, (3, 9, 14)), (0, False, (3, 9, 14)), (2, True, (3, 10, 150))):
         source, expected = make_pipeline_input(workers, augmented, shape)
         fixture.engine.open_pipeline(source)
         for step in (0, 1, 2, 3, 0, 2):
