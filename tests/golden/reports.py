@@ -95,6 +95,10 @@ SCENARIOS: dict[str, Scenario] = {
     "steps without a variance": _study(Machine(seed=20, tail_index=2.0)),
     "given rounds and steps": _study(Machine(seed=21), rounds_per_process=3, steps_per_round=7),
     "a budget that ends": _study(Machine(seed=22), rounds_per_process=100, budget=5.0),
+    "trainings": _study(Machine(seed=23), epochs=3, accuracy=True),
+    "trainings up to a loss": _study(Machine(seed=24), target_loss=1.16),
+    "the forward pass": _study(Machine(seed=25), inference=True),
+    "a pipeline": _study(Machine(seed=26), input="pipeline"),
     "an interrupted study": _interrupted,
     "layers": _layers,
     "a sweep": _sweep,
@@ -104,7 +108,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def report(name: str) -> dict[str, Any]:
-    """Measure a scenario, and return its document without raw values, as with `--format json`, and its table."""
+    """Measure a scenario; return its document without raw values, as with `--format json`, and its table with notes."""
     resident = RssReading(90 << 20, 10 << 20, 100 << 20)
     with patch.object(simulated_machine, "_RSS", resident), patch.object(host, "usable_threads", lambda: THREADS):
         document = SCENARIOS[name]()
@@ -112,11 +116,17 @@ def report(name: str) -> dict[str, Any]:
     same = {"id": fixed.id, "created": fixed.created, "host": fixed.host, "polybench": fixed.polybench}
     document = msgspec.structs.replace(document, **{k: v for k, v in same.items() if hasattr(document, k)})
     values = json.loads(render(document, "json"))
-    return {"json": _derived(values), "table": render(document, "table").splitlines()}
+    return {"json": _derived(values), "table": render(document, "table", notes=True).splitlines()}
 
 
 _LEFT_OUT = {
-    *("step_times", "seconds", "interference", "phase_seconds"),  # raw values, and what they add up to
+    *(
+        "step_times",
+        "steps_per_second",
+        "seconds",
+        "interference",
+        "phase_seconds",
+    ),  # raw values, and what they add up to
     *("study", "settings", "workload", "versions", "argv", "id", "created", "host", "polybench", "schema"),  # given
     "studies",  # whose IDs are counted
 }
