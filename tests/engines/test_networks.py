@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -35,6 +35,7 @@ from tests.engines.conftest import skip_unsupported
 from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, PATCHED, SEQUENCES, TEXT
 
 Check = Callable[[str, CheckRequest], ParityCheck]
+DType = Literal["float32", "float64"]
 
 every_engine = pytest.mark.parametrize("name", EVERYTHING_CELLS)
 PUBLISHED = [
@@ -51,12 +52,12 @@ def check(workers: Workers, checker: ParityChecker) -> Check:
     return check
 
 
-def task(name: str, model: Model, batch_size: int, steps: int, folder: Path) -> CheckRequest:
+def task(name: str, model: Model, batch_size: int, steps: int, folder: Path, dtype: DType = "float32") -> CheckRequest:
     files = small_datasets.files(
         folder, small_datasets.dataset((steps + 1) * batch_size, model=model), batch_size, model
     )
     workload = Workload(model.name, "noise", batch_size, model.optimizer, "fp32", 1)
-    job = Job(model, workload, "cpu", "float32", tuple(name.split("+")[1:]))
+    job = Job(model, workload, "cpu", dtype, tuple(name.split("+")[1:]))
     return CheckRequest(job, files.weights, files.epoch, steps, TIMEOUT)
 
 
@@ -71,26 +72,42 @@ def test_a_network_with_every_layer_passes_the_parity_check(check: Check, name: 
     assert_passes(check(name, task(name, EVERYTHING, 4, 3, tmp_path)), EVERYTHING)
 
 
-@pytest.mark.parametrize("name", SEQUENCES_CELLS)
-def test_a_network_with_every_sequence_layer_passes_the_parity_check(check: Check, name: str, tmp_path: Path) -> None:
-    parity = check(name, task(name, SEQUENCES, 4, 2, tmp_path))
+COMPILING_EACH_DTYPE = ("flux", "lux")
+
+
+def timed(name: str, *case: object) -> Iterator[Any]:
+    """Yield the case with the dtype of the part of the check that is timed; Julia compiles each dtype for a minute."""
+    id = "-".join([*(one.name for one in case if isinstance(one, Model)), name])
+    if name in COMPILING_EACH_DTYPE:
+        yield pytest.param(*case, name, "float64", id=id)
+        yield pytest.param(*case, name, "float32", id=f"{id}-float32", marks=pytest.mark.wide)
+    else:
+        yield pytest.param(*case, name, "float32", id=id)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [case for name in SEQUENCES_CELLS for case in timed(name)])
+def test_a_network_with_every_sequence_layer_passes_the_parity_check(
+    check: Check, name: str, dtype: DType, tmp_path: Path
+) -> None:
+    parity = check(name, task(name, SEQUENCES, 4, 2, tmp_path, dtype))
     assert_passes(parity, SEQUENCES)
     assert parity.float64 is not None
     assert parity.float64.tolerance["gradient"] == 1e-9
 
 
 TRANSFORMERS = [
-    pytest.param(model, name, id=f"{model.name}-{name}")
+    case
     for model, names in ((TEXT, TEXT_CELLS), (PATCHED, PATCHED_CELLS))
     for name in names
+    for case in timed(name, model)
 ]
 
 
-@pytest.mark.parametrize(("model", "name"), TRANSFORMERS)
+@pytest.mark.parametrize(("model", "name", "dtype"), TRANSFORMERS)
 def test_a_network_with_every_layer_of_transformers_passes_the_parity_check(
-    check: Check, name: str, model: Model, tmp_path: Path
+    check: Check, name: str, model: Model, dtype: DType, tmp_path: Path
 ) -> None:
-    assert_passes(check(name, task(name, model, 4, 3, tmp_path)), model)
+    assert_passes(check(name, task(name, model, 4, 3, tmp_path, dtype)), model)
 
 
 def test_a_layer_may_have_a_name_that_keras_gives(check: Check, tmp_path: Path) -> None:
