@@ -267,7 +267,7 @@ def _change_scenarios() -> Iterator[Scenario]:
                 ("change of history",),
                 COVERAGE,
                 lambda seed, shifts=shifts, state=state, others=others: [_covers_change(seed, shifts, state, others)],
-                {"change of history": _FOUND},
+                {"change of history": _STATE_ALONE if state and not others else _FOUND},
             )
 
 
