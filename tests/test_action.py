@@ -95,7 +95,7 @@ def pull_request(folder: Path, factors: tuple[float, float], engine: str = ENGIN
     return Runner(folder / "run", {"engine": "small", "options": OPTIONS, **inputs}, event)
 
 
-@pytest.mark.wide  # installs three environments; cli/test_versions has the conditions, the tests below the steps
+@pytest.mark.wide  # installs three environments; cli/test_versions has the conditions, and the steps run below
 def test_a_slow_pull_request_fails_with_a_comment_and_passes_without_a_condition(tmp_path: Path) -> None:
     runner = pull_request(tmp_path, (1.0, 1.15))
     done = runner.run()

@@ -49,10 +49,11 @@ SIGNIFICANCE_LEVEL = 0.05
 
 
 class _Compared(NamedTuple):
-    """A row without its verdict, and its change; the change is None if the row is not comparable."""
+    """A row without its verdict, and its change: without drift, if it `is_corrected`; None if it is not comparable."""
 
     row: DiffRow
     change: LogRatioChange | None = None
+    is_corrected: bool = True
 
 
 def diff(
@@ -240,7 +241,7 @@ def _with_intervals(
     judged = [one for one in candidates if one.change is not None and one.row.reason is None]
     unchanged = [] if all_changed else [one for one in judged if not set(one.row.changed) - {"peak"}]
     for one in candidates:
-        row, change = one
+        row, change, _ = one
         if change is None:
             yield one
             continue
@@ -263,14 +264,14 @@ def _with_intervals(
             names = [other.row.configuration for other in controls]
             fields |= {"controls": names, "spread": used}
             fields |= {"corrected_ratio": corrected.ratio, "corrected_ci95": corrected.ci95}
-        yield _Compared(msgspec.structs.replace(row, **fields), None if row.reason else found)
+        yield _Compared(msgspec.structs.replace(row, **fields), None if row.reason else found, found is corrected)
 
 
 def _more_certain(change: LogRatioChange, corrected: LogRatioChange, spreads: Sequence[StudySpread]) -> LogRatioChange:
     """Return the change without drift, or the smaller one of the two with the variance of the change itself.
 
-    The second one only if shifts are assumed: what is assumed of other engines hides no change that is found without
-    them. The shifts of a machine are at least the configurations' own.
+    The second one only if shifts are assumed, so that those of other engines do not widen the interval of a change
+    that is clear without them. The shifts of a machine are at least the configurations' own.
     """
     widest = max(spreads, key=lambda spread: spread.std)
     own = change.subtract(difference_of_shifts(widest, widest))
@@ -280,18 +281,17 @@ def _more_certain(change: LogRatioChange, corrected: LogRatioChange, spreads: Se
 
 
 def _with_verdicts(compared: Sequence[_Compared], tolerance: float) -> Iterator[DiffRow]:
-    rates = iter(q_values([change.p_value for _, change in compared if change is not None]))
-    for row, change in compared:
+    rates = iter(q_values([one.change.p_value for one in compared if one.change is not None]))
+    for row, change, is_corrected in compared:
         if change is None:
             yield row
             continue
         rate = next(rates)
-        interval = _interval(row)
         # If nothing is known to have changed, a change of the controls must not create a difference.
-        suffices = row.changed and change.ci95 == interval
+        suffices = row.changed and is_corrected
         verdict, reason = judge(
             row.corrected_ratio or change.ratio,
-            interval,
+            _interval(row),
             tolerance,
             is_significant=rate < SIGNIFICANCE_LEVEL,
             confirming=None if suffices else row.ratio,

@@ -244,7 +244,7 @@ def test_a_shift_that_all_engines_share_is_no_part_of_what_remains() -> None:
     assert row.spread.std == pytest.approx(0.0, abs=1e-6)
 
 
-def test_another_engine_hides_no_change_that_is_found_without_it() -> None:
+def test_assumed_shifts_of_another_engine_do_not_hide_a_clear_change() -> None:
     """Its own shifts, which are assumed, make the interval without drift wider."""
     alone, beside = (
         diff(before, after).rows[0]

@@ -383,7 +383,7 @@ def on_ray(cluster: ClusterRun, *groups: MachineGroup) -> ClusterRun:
     return msgspec.structs.replace(cluster, groups=groups, on="auto")
 
 
-@pytest.mark.wide  # starts Ray again; a killed node is replaced above
+@pytest.mark.wide  # starts Ray again; a killed node is replaced below
 @pytest.mark.filterwarnings("ignore")  # Ray's processes and sockets cause warnings
 def test_missing_class_of_nodes_is_rejected(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)

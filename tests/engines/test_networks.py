@@ -77,12 +77,12 @@ COMPILING_EACH_DTYPE = ("flux", "lux")
 
 def timed(name: str, *case: object) -> Iterator[Any]:
     """Yield the case with the dtype of the part of the check that is timed; Julia compiles each dtype for a minute."""
-    id = "-".join([*(one.name for one in case if isinstance(one, Model)), name])
+    label = "-".join([*(one.name for one in case if isinstance(one, Model)), name])
     if name in COMPILING_EACH_DTYPE:
-        yield pytest.param(*case, name, "float64", id=id)
-        yield pytest.param(*case, name, "float32", id=f"{id}-float32", marks=pytest.mark.wide)
+        yield pytest.param(*case, name, "float64", id=label)
+        yield pytest.param(*case, name, "float32", id=f"{label}-float32", marks=pytest.mark.wide)
     else:
-        yield pytest.param(*case, name, "float32", id=id)
+        yield pytest.param(*case, name, "float32", id=label)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [case for name in SEQUENCES_CELLS for case in timed(name)])

@@ -337,15 +337,15 @@ def first_file(folder: str, names: Iterable[str]) -> Path | None:
     return next((Path(folder, name) for name in names if Path(folder, name).is_file()), None)
 
 
+# A manifest takes 30 ms, and a list of all variants reads it a hundred times. Callers change only a copy.
+_parse = functools.lru_cache(maxsize=8)(tomllib.loads)
+
+
 def _read(file: Path, hint: str = SETUP) -> dict[str, Any]:
     try:
         return _parse(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise EngineUnavailable(f"{file} cannot be read: {error}", hint) from error
-
-
-# A manifest takes 30 ms, and a list of all variants reads it a hundred times. Callers change only a copy.
-_parse = functools.lru_cache(maxsize=8)(tomllib.loads)
 
 
 def run(julia: Julia, code: str, seconds: float, *options: str) -> str:
