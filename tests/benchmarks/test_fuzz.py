@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import _fuzz_cases
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from polybench.schema.documents import read_document
 
-SEEDS = _fuzz_cases.seeds()
+seeds = functools.cache(_fuzz_cases.seeds)
 FEW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -26,9 +27,9 @@ def damaged(draw: st.DrawFn, sound: bytes) -> bytes:
 
 @st.composite
 def inputs(draw: st.DrawFn, name: str) -> bytes:
-    if name not in SEEDS or draw(st.integers(0, 3)) == 0:
+    if name not in seeds() or draw(st.integers(0, 3)) == 0:
         return draw(st.binary(max_size=200))
-    return damaged(draw, draw(st.sampled_from(SEEDS[name])))
+    return damaged(draw, draw(st.sampled_from(seeds()[name])))
 
 
 @pytest.mark.parametrize("name", sorted({*_fuzz_cases.TARGETS} - {"options"}))
@@ -45,11 +46,11 @@ def test_no_options_cause_a_traceback(data: st.DataObject) -> None:
 
 
 def test_the_seeds_are_valid() -> None:
-    for seed in SEEDS["document"]:
+    for seed in seeds()["document"]:
         _fuzz_cases.use(read_document(seed))
     shown: list[Callable[[bytes], None]] = [_fuzz_cases.message, _fuzz_cases.study, _fuzz_cases.network]
     for target in shown:
-        for seed in SEEDS[target.__name__]:
+        for seed in seeds()[target.__name__]:
             target(seed)
 
 

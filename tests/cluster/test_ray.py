@@ -49,10 +49,11 @@ from polybench.schema.options import MachineGroup, Study
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
 from tests.cluster.ray_nodes import Nodes, ray_nodes
+from tests.lazy import needs
 from tests.processes import have_ended
 from tests.runner.studies import RecordingProgress
 
-pytest.importorskip("ray")
+pytestmark = needs("ray")
 
 
 @pytest.mark.parametrize("target", ["ray://", "ray://host:port", "ray://host:99999"])

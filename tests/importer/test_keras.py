@@ -13,16 +13,15 @@ import polybench
 from polybench import scripts
 from polybench.engines.reference import network as reference
 from polybench.errors import BadInput, ConfigurationFailed
+from polybench.importer.proof import canonical_weights
 from polybench.networks import find_model
 from polybench.networks.layers import AveragePool, Conv, MaxPool
 from polybench.planning.study_file import read_network
 from tests.commands import printed_json, refused
+from tests.lazy import Lazy, needs
 
-pytest.importorskip("tensorflow")
-pytest.importorskip("keras")
-
-from polybench.importer.keras_graph import translate
-from polybench.importer.proof import canonical_weights
+keras_graph: Any = Lazy("polybench.importer.keras_graph", "tensorflow")
+pytestmark = needs("tensorflow", "keras")
 
 
 def program(folder: Path, body: str) -> Path:
@@ -193,7 +192,7 @@ _CORNER = ("ZeroPadding2D", ((0, 1), (2, 0)))
 )
 def test_padding_is_that_of_keras(parts: list[Any], size: tuple[int, int], padding: list[Any]) -> None:
     model = with_parts(parts, size)
-    translation, _ = translate(model)
+    translation, _ = keras_graph.translate(model)
     padded = [layer for layer in translation.model.layers[1:] if isinstance(layer, Conv | MaxPool | AveragePool)]
     assert [layer.padding for layer in padded] == padding
     x = np.random.default_rng(0).normal(size=(2, *size, 3))
@@ -213,7 +212,7 @@ def test_padding_is_that_of_keras(parts: list[Any], size: tuple[int, int], paddi
 )
 def test_padding_without_a_record_is_refused(parts: list[Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        translate(with_parts(parts, (9, 9)))
+        keras_graph.translate(with_parts(parts, (9, 9)))
 
 
 def with_parts(parts: list[Any], size: tuple[int, int]) -> Any:

@@ -14,12 +14,13 @@ from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.errors import BadInput
 from polybench.importer.proof import canonical_weights
+from tests.lazy import Lazy
 
-pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-from keras import layers, ops  # noqa: E402
-
-from polybench.importer.keras_graph import LAYERS, translate  # noqa: E402
+keras: Any = Lazy("keras", "tensorflow")
+layers: Any = Lazy("keras.layers", "tensorflow")
+ops: Any = Lazy("keras.ops", "tensorflow")
+keras_graph: Any = Lazy("polybench.importer.keras_graph", "tensorflow")
+models: Any = Lazy("tests.importer.keras_models", "tensorflow")
 
 BATCH, RATE = 4, 0.1
 
@@ -92,12 +93,12 @@ def plus_one() -> Any:
     return keras.Model(inputs, layers.Dense(5)(layers.Flatten()(inputs + 1.0)))
 
 
-class Net(keras.Model):  # type: ignore[misc,name-defined]
-    """A functional model, built by its constructor."""
+def functional_class() -> Any:
+    return models.Net()
 
-    def __init__(self) -> None:
-        inputs = keras.Input((8, 8, 3))
-        super().__init__(inputs, layers.Dense(5)(layers.Flatten()(inputs)))
+
+def own_step() -> Any:
+    return models.OwnStep()
 
 
 REFUSED: list[tuple[str, Callable[[], Any]]] = [
@@ -204,7 +205,7 @@ IMPORTED: dict[str, Callable[[], Any]] = {
     "return_sequences": lambda: sequence(layers.Bidirectional(layers.LSTM(4, return_sequences=True))),
     "attention use_bias": lambda: attention(use_bias=False),
     "flash_attention": lambda: attention(flash_attention=False),
-    "subclass": Net,
+    "subclass": functional_class,
     "batch_size": lambda: with_input(batch_size=BATCH),
 }
 
@@ -213,27 +214,8 @@ IMPORTED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize(("message", "make"), REFUSED, ids=[message for message, _ in REFUSED])
 def test_an_argument_that_no_layer_has_is_refused_by_name_and_value(message: str, make: Callable[[], Any]) -> None:
     with pytest.raises(BadInput) as error:
-        translate(make())
+        keras_graph.translate(make())
     assert message in str(error.value)
-
-
-class Doubling(layers.Layer):  # type: ignore[misc]
-    def call(self, x: Any) -> Any:
-        return x * 2
-
-
-class Dropout(layers.Dropout):  # type: ignore[misc]
-    """Has the name of a layer of Keras."""
-
-
-class OwnStep(Net):
-    def train_step(self, data: Any) -> Any:
-        return super().train_step(data)
-
-
-class OwnLoss(keras.Sequential):  # type: ignore[misc,name-defined]
-    def compute_loss(self, *arguments: Any, **options: Any) -> Any:
-        return super().compute_loss(*arguments, **options)
 
 
 def patched(which: int, method: str) -> Any:
@@ -252,7 +234,7 @@ def of_kernel(attribute: str, value: Any) -> Any:
 
 
 def with_unused_weight() -> Any:
-    model = Net()
+    model = models.Net()
     model.other = layers.Dense(4, name="other")
     model.other.build((None, 3))
     return model
@@ -273,12 +255,12 @@ def called_twice() -> Any:
 @pytest.mark.parametrize(
     ("message", "make"),
     [
-        ("Dropout: a class of your own: no layer computes", lambda: image(Dropout(0.5))),
-        ("Doubling: a class of your own: no layer computes", lambda: image(Doubling())),
+        ("Dropout: a class of your own: no layer computes", lambda: image(models.Dropout(0.5))),
+        ("Doubling: a class of your own: no layer computes", lambda: image(models.Doubling())),
         ("Lambda: no layer computes", lambda: image(layers.Lambda(relu))),
-        ("OwnStep: your own train_step: expected the training step of Keras", OwnStep),
-        ("OwnLoss: your own compute_loss", lambda: OwnLoss([keras.Input((4,)), layers.Dense(5)])),
-        (": OwnStep: your own train_step", lambda: keras.Sequential([keras.Input((8, 8, 3)), OwnStep()])),
+        ("OwnStep: your own train_step: expected the training step of Keras", own_step),
+        ("OwnLoss: your own compute_loss", lambda: models.OwnLoss([keras.Input((4,)), layers.Dense(5)])),
+        (": OwnStep: your own train_step", lambda: keras.Sequential([keras.Input((8, 8, 3)), models.OwnStep()])),
         ("Sequential: your own train_step", lambda: patched(-1, "train_step")),
         ("Dense: your own call", lambda: patched(1, "call")),
         ("kernel: trainable=False: expected True", lambda: of_kernel("trainable", False)),
@@ -291,7 +273,7 @@ def called_twice() -> Any:
 )
 def test_classes_and_methods_of_the_user_are_not_those_of_keras(message: str, make: Callable[[], Any]) -> None:
     with pytest.raises(BadInput) as error:
-        translate(make())
+        keras_graph.translate(make())
     assert message in str(error.value)
 
 
@@ -326,7 +308,7 @@ def smoothed(**options: Any) -> Any:
 )
 def test_a_loss_other_than_the_mean_cross_entropy_is_refused(message: str, make: Callable[[], Any]) -> None:
     with pytest.raises(BadInput) as error:
-        translate(make())
+        keras_graph.translate(make())
     assert message in str(error.value)
 
 
@@ -339,12 +321,12 @@ def test_a_loss_other_than_the_mean_cross_entropy_is_refused(message: str, make:
     ],
 )
 def test_a_compiled_model_has_a_note_about_its_optimizer(make: Callable[[], Any]) -> None:
-    notes = translate(make()).translation.notes
+    notes = keras_graph.translate(make()).translation.notes
     assert "the optimizer of compile, Adam, is not imported: set it in the network file" in notes
 
 
 def test_every_row_reads_arguments_that_its_class_has() -> None:
-    for kind, row in LAYERS.items():
+    for kind, row in keras_graph.LAYERS.items():
         parameters = inspect.signature(kind.__init__).parameters
         assert set(row.arguments) <= set(parameters), kind
 
@@ -363,7 +345,7 @@ def in_float64() -> Iterator[None]:
 @pytest.mark.parametrize("make", IMPORTED.values(), ids=IMPORTED)
 def test_an_imported_model_takes_the_training_step_of_the_original(make: Callable[[], Any]) -> None:
     model = make()
-    translation = translate(model).translation
+    translation = keras_graph.translate(model).translation
     network = translation.model
 
     def weights() -> dict[str, Any]:

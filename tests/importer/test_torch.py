@@ -7,6 +7,7 @@ import runpy
 import warnings
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,11 @@ from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.planning.study_file import read_network
 from tests.commands import invoke, printed, printed_json, refused
+from tests.lazy import Lazy, needs
 
-torch = pytest.importorskip("torch")
-
-from polybench.importer.torch_graph import translate  # noqa: E402
-from polybench.importer.torch_operations import OPERATIONS  # noqa: E402
+graph: Any = Lazy("polybench.importer.torch_graph", "torch")
+operations: Any = Lazy("polybench.importer.torch_operations", "torch")
+pytestmark = needs("torch")
 
 _HEADER = """
 import torch
@@ -198,7 +199,7 @@ class Twice(torch.autograd.Function):
         warnings.simplefilter("ignore")  # of complex modules
         net = runpy.run_path(str(file))["Net"]()
     with pytest.raises(BadInput, match=re.escape(message)) as error:
-        translate(net, (3, 12, 12), file, OPERATIONS)
+        graph.translate(net, (3, 12, 12), file, operations.OPERATIONS)
     assert error.value.exit_code == 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,10 @@ from polybench.engines.flux.julia.discovery import Julia, package_folder
 from polybench.trace.diff import diff
 from polybench.trace.file import Trace
 from tests.configured_julia import configured_julia
+from tests.lazy import Lazy
 from tests.trace.planted import batches, initial_weights, network
 
-pytest.importorskip("torch")
-
-from tests.trace import torch_program
+torch_program: Any = Lazy("tests.trace.torch_program", "torch")
 
 PROGRAM = Path(__file__).with_name("flux_program.jl")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from polybench.trace.diff import diff
+from tests.lazy import needs
 from tests.trace.planted import CAUSES, MISSING, Located
 from tests.trace.recall import (
     FRAMEWORKS,
@@ -25,8 +26,7 @@ from tests.trace.recall import (
     single_cases,
 )
 
-pytest.importorskip("torch")
-pytest.importorskip("jax")
+pytestmark = needs("torch", "jax")
 
 Compare = Callable[[Iterable[Case]], list[Outcome]]
 IN_TORCH = list(single_cases(["torch"], ["torch"]))
