@@ -127,7 +127,7 @@ class DroppedBias(ReferenceEngine):
 
     def _pass(self, step: int) -> Pass:
         right = super()._pass(step)
-        return right._replace(gradients=dict(right.gradients) | {"dense3.bias": np.zeros(10)})
+        return right._replace(gradients=dict(right.gradients) | {"dense2.bias": np.zeros(10)})
 
 
 class DoubledTensor(ReferenceEngine):
@@ -194,7 +194,7 @@ class NotFinite(ReferenceEngine):
 
     def _pass(self, step: int) -> Pass:
         right = super()._pass(step)
-        return right._replace(gradients=dict(right.gradients) | {"conv1.bias": np.full(16, np.nan)})
+        return right._replace(gradients={**right.gradients, "conv1.bias": np.nan * right.gradients["conv1.bias"]})
 
 
 class WrongShape(ReferenceEngine):

@@ -27,8 +27,10 @@ RINGS = {
 }
 """Patterns of tests below `tests`; a test is in the first ring that matches. All but Julia's start no Julia."""
 
-SMOKE = "(test_a_network_with_every_layer_passes_the_parity_check|test_parity.py::test_float64_losses)"
-"""The checks that every engine has in the gate."""
+SMOKE = "test_networks.py::test_a_network_with_every_layer_passes|test_optimizers.py::test_every_optimizer"
+"""The checks of training that jax and keras have in the gate: all layers of images, in float64 and as timed; AdamW with
+a schedule, step by step, in one block, and after a reset.
+"""
 
 
 class Wide(NamedTuple):
@@ -45,10 +47,13 @@ RULES = (
         r"lux",
         "flux has the same kernels (NNlib), and lux trains lenet",
     ),
+    Wide(f"tests/engines/(?!.*({SMOKE})|keras/)", r"keras(\+jax|\+torch)?", "SMOKE, and tf has Keras's layers"),
+    Wide("tests/engines/test_networks.*every_layer_passes", r"keras\+jax", "keras+torch: JAX compiles each operation"),
+    Wide("tests/engines/test_(parity|replicas)", "jax", "SMOKE, with the same blocks and resets; torch and tf"),
     Wide(
-        f"tests/engines/(?!.*({SMOKE}|keras/))",
-        r"keras\+(jax|torch)",
-        "tf has Keras's layers, both have the smoke test",
+        "tests/engines/test_parity",
+        r"torch\+(compile|foreach|math_attention)|tf\+xla",
+        "the engine; test_variants shows what each changes",
     ),
     Wide("tests/engines/test_parity", r"flux\+.+", "flux; test_variants shows what each variant changes"),
     Wide(
@@ -57,8 +62,9 @@ RULES = (
     Wide("tests/engines/test_optimizers", "(flux|jax)-(?!adamw).*", "AdamW with a schedule, and every rule in torch"),
     Wide("tests/scripts/.*trains_like", "dlframeworks|resnet32", "lenet, written by hand in the same way"),
     Wide("tests/scripts/.*trains_like", r".+\+.+", "the framework without the variant"),
+    Wide("tests/scripts/.*trains_like", "keras", "tf has the same program"),
     Wide("tests/scripts/.*(tokens|any_network)_trains_like", "flux|jax|keras", "torch and tf, and lenet"),
-    Wide("tests/engines/.*published", "flux|jax", "torch and tf, and the network with every layer"),
+    Wide("tests/engines/.*published", ".*", "the networks with every layer"),
     Wide("tests/engines/test_forward_pass", r"(torch|tf)\+.+", "the engine alone; test_parity trains with the variant"),
     Wide("tests/engines/test_operations.*(sequence|vision|decoder)", "jax", "torch and tf, and jax's other operations"),
     Wide("tests/engines/test_forward_pass", "(flux|jax|keras.*)-sequences", "torch and tf, and the other network"),
@@ -78,27 +84,29 @@ RULES = (
         r"tf\+(no_fusion|unrolled)",
         "tf: on the CPU, the first has its graph (tf/test_engine)",
     ),
-    Wide("tests/engines/test_networks.*nine_digits", "jax|keras.*", "torch and tf"),
-    Wide("tests/engines/test_networks.*published", "tf", "torch, and the network with every layer"),
+    Wide("tests/engines/test_networks.*(nine_digits|every_sequence|own_dropout)", "jax", "torch, tf, and its LSTM"),
     Wide(
         "tests/engines/test_optimizers.*canonical",
         r"(tf|keras)(\+.+)?-(?!adamw).*",
         "AdamW with a schedule, and every rule in torch",
     ),
-    Wide("tests/engines/test_parity.*snapshots_are", r".+\+.+", "its training in float64, which compares snapshots"),
-    Wide("tests/engines/test_parity.*float32", r".+\+.+", "the engine alone; float64 has every variant"),
+    Wide("tests/engines/test_parity.*(snapshots_are|float32)", r".+\+.+", "the engine, and its own float64"),
     Wide("tests/engines/test_variants.*silently_off", r"jax.*|keras\+jax.*|.*BACKENDS", "torch with one variable"),
     Wide("tests/engines/test_operations.*(padding|bf16)", "jax", "torch and tf, and jax's other operations"),
+    Wide(
+        "tests/engines/test_requirements.*(separates|closes)", "jax", "torch and tf; jax/test_engine ends its pipeline"
+    ),
+    Wide("tests/engines/jax/test_cuda_(programs.*step_for_cuda|calls.*each_bug)", ".*", "the other programs for CUDA"),
     Wide("tests/scripts/.*(tokens|any_network)_trains_like", "tf", "torch; lenet in tf"),
-    Wide("tests/scripts/.*transformers_in_torch", "vit-cifar", "char-gpt"),
-    Wide("tests/scripts/test_network_code.*plain_jax", "lenet", "a network with every padding, and char-gpt"),
+    Wide(
+        "tests/scripts/.*transformers_in_torch", ".*", "test_plain trains char-gpt, and test_torch imports both kinds"
+    ),
+    Wide("tests/scripts/test_network_code.*plain_jax", "lenet|char-gpt", "a network with every padding"),
     Wide(
         "tests/scripts/test_network_code.*(round_trip_from_torch|plain_lux)", "lenet", "padding, and lux trains lenet"
     ),
-    Wide("tests/engines/test_networks.*every_layer_passes", r"keras\+torch", "tf has Keras's layers, and lenet"),
     Wide("tests/engines/test_forward_pass", "keras-.*", "tf has Keras's layers"),
     Wide("tests/engines/test_optimizers.*own_formulas", "tf-KerasEpsilon-(adam|rmsprop)", "the same bug in AdamW"),
-    Wide("tests/engines/test_parity.*bfloat16", "jax", "its float32, and its logits in bf16"),
     Wide("tests/importer/test_keras.*functional_models", "transformer", "the functional one, and each argument"),
     Wide("tests/test_examples.*study_files", "flux_tutorial.*", "small_vgg"),
 )
