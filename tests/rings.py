@@ -107,7 +107,6 @@ RULES = (
     ),
     Wide("tests/engines/test_forward_pass", "keras-.*", "tf has Keras's layers"),
     Wide("tests/engines/test_optimizers.*own_formulas", "tf-KerasEpsilon-(adam|rmsprop)", "the same bug in AdamW"),
-    Wide("tests/importer/test_keras.*functional_models", "transformer", "the functional one, and each argument"),
     Wide("tests/test_examples.*study_files", "flux_tutorial.*", "small_vgg"),
 )
 

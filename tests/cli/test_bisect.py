@@ -37,7 +37,7 @@ FAST = (
 
 
 class Search(NamedTuple):
-    """A finished search for the slow commit, the third of four."""
+    """A finished search for the slow commit, the last of three."""
 
     folder: Path
     commits: list[str]
@@ -61,7 +61,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory, shared_folders: Path) -> 
         "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],  # with the commits' environments
         "PIP_NO_INDEX": "1",
     }
-    search = Search(folder, write_package(folder / "package", [1.0, 1.0, 1.5, 1.5]), {}, variables)
+    search = Search(folder, write_package(folder / "package", [1.0, 1.0, 1.5]), {}, variables)
     done = search.again(folder / "results")
     assert done.returncode == 0, done.stderr
     return search._replace(document=json.loads(done.stdout))
@@ -79,7 +79,7 @@ def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(searc
     assert document["previous"] == commits[1][:12]
     assert document["description"] == "Commit 2"
     assert document["ci95"][0] < 1.5 < document["ci95"][1]
-    assert len(document["pairs"]) <= 1.5 * math.log2(3) + 6
+    assert len(document["pairs"]) <= 1.5 * math.log2(2) + 6
     studies = {*results.glob("*.json")}
     assert json.loads(searched.again(results).stdout) == document
     assert {*results.glob("*.json")} == studies
@@ -154,13 +154,14 @@ VERSIONS = [str(number) for number in range(65)]
 )
 def test_one_slow_commit_of_64_is_found_on_a_simulated_machine(machine: dict[str, float], processes: int) -> None:
     right = wrong = 0
-    for seed in range(20):
+    searches = 20 if machine else 5  # the others are in the wide ring
+    for seed in range(searches):
         document = search(VERSIONS, [], simulated(Machine(seed=seed, **machine), 1 + 3 * seed, 1.1, processes))
         right += document.version == str(1 + 3 * seed)
         wrong += document.version not in (None, str(1 + 3 * seed))
         assert len(document.pairs) <= 1.5 * 6 + 6
     assert wrong == 0
-    assert right >= 19
+    assert right >= 19 * searches / 20
 
 
 def test_versions_that_cannot_be_measured_are_skipped() -> None:

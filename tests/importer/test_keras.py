@@ -13,6 +13,7 @@ import polybench
 from polybench import scripts
 from polybench.engines.reference import network as reference
 from polybench.errors import BadInput, ConfigurationFailed
+from polybench.importer import translate_model
 from polybench.importer.proof import canonical_weights
 from polybench.networks import find_model
 from polybench.networks.layers import AveragePool, Conv, MaxPool
@@ -85,10 +86,14 @@ model = keras.Sequential([keras.Input((12, 12, 3)), body, layers.GlobalAveragePo
     ids=["functional", "transformer", "nested"],
 )
 def test_functional_models_are_recognized(body: str, types: set[str], tmp_path: Path) -> None:
-    net = tmp_path / "net.toml"
-    document = printed_json("import", f"{program(tmp_path, body)}:model", "-o", net, "--format", "json")
-    assert document["proof"]["failure"] is None
-    assert types <= {layer["type"] for layer in document["layers"]}
+    import keras
+    from keras import layers
+
+    namespace = {"keras": keras, "layers": layers}
+    exec(body, namespace)
+    document, _ = translate_model(namespace["model"], None, tmp_path, None, "model")
+    assert document.proof.failure is None
+    assert types <= {layer.type for layer in document.layers}
 
 
 def sequential(layer: str) -> str:
@@ -162,6 +167,7 @@ def test_what_has_no_layer_is_refused_by_its_name(body: str, message: str) -> No
     assert message in str(error.value)
 
 
+@pytest.mark.wide  # starts TensorFlow; test_torch.py has the same end of a process
 def test_a_refused_model_writes_nothing(tmp_path: Path) -> None:
     file, net = (
         program(tmp_path, sequential("layers.Conv2D(4, 3, kernel_regularizer='l2', name='c')")),
