@@ -384,7 +384,7 @@ def on_ray(cluster: ClusterRun, *groups: MachineGroup) -> ClusterRun:
     return msgspec.structs.replace(cluster, groups=groups, on="auto")
 
 
-@pytest.mark.wide  # starts Ray again; a killed node is replaced below
+@pytest.mark.wide  # starts Ray; a killed node is replaced below
 @pytest.mark.filterwarnings("ignore")  # Ray's processes and sockets cause warnings
 def test_missing_class_of_nodes_is_rejected(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
@@ -397,6 +397,7 @@ def test_missing_class_of_nodes_is_rejected(nodes: Nodes, tmp_path: Path, monkey
             run_on_cluster(on_ray(cluster_run(tmp_path), group), RecordingProgress(), store=None)
 
 
+@pytest.mark.wide  # starts Ray for 30 s; the fake Ray has the calls, and test_local_executor.py replaces a killed node
 @pytest.mark.filterwarnings("ignore")
 def test_node_killed_during_a_study_is_replaced(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)

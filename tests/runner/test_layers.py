@@ -91,6 +91,7 @@ def slow_lstm(model: Model) -> Study:
     )  # fmt: skip
 
 
+@pytest.mark.wide  # engines/test_operations.py has the operations of each engine
 def test_real_engines_time_the_same_layers() -> None:
     document = measured("torch", "tf", processes=1, rounds_per_process=1, steps_per_round=2, parity=False)
     configurations = {name: layers for name, layers in by_name(document).items() if layers.status != "unavailable"}
