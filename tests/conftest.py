@@ -195,9 +195,18 @@ def no_waiting(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+_unused_homes: list[Path] = []
+"""Homes in which a test wrote nothing, for the next tests: a thousand take seconds to remove."""
+
+
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_own_folders(tmp_path_factory, monkeypatch)
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    home = _unused_homes.pop() if _unused_homes else new_home(tmp_path_factory)
+    before = _contents(home)
+    use_home(home, monkeypatch)
+    yield home
+    if home.is_dir() and _contents(home) == before:
+        _unused_homes.append(home)
 
 
 @pytest.fixture
@@ -210,19 +219,28 @@ def own_data_caches(own_folders: Path) -> None:
 @pytest.fixture(scope="module")
 def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The same for fixtures that all tests of a file share; each test still has its own folders."""
+    home = new_home(tmp_path_factory)
     with pytest.MonkeyPatch.context() as patched:
-        yield use_own_folders(tmp_path_factory, patched)
+        use_home(home, patched)
+        yield home
 
 
-def use_own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def new_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
+    _share_data(home / "xdg_cache_home/polybench", _run_folder(tmp_path_factory) / "data_caches")
+    return home
+
+
+def _contents(home: Path) -> dict[Path, int]:
+    return {path: path.lstat().st_mode for path in (home, *home.rglob("*"))}
+
+
+def use_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("POLYBENCH_RESULTS", str(home / "results"))
     monkeypatch.setenv("POLYBENCH_DATA", str(home / "data"))
     monkeypatch.setenv("NO_COLOR", "1")
-    _share_data(home / "xdg_cache_home/polybench", _run_folder(tmp_path_factory) / "data_caches")
-    return home
 
 
 def _run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import re
@@ -65,10 +66,15 @@ def is_text(kind: Any) -> bool:
     return kind is str or kind is Any
 
 
+@functools.cache
+def hints_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
 def text_fields(value: Any) -> Iterator[tuple[type, str]]:
     """Yield type and name of every field in a document that takes text, once or more often."""
     if isinstance(value, msgspec.Struct) or hasattr(value, "_fields"):
-        hints = get_type_hints(type(value), include_extras=True)
+        hints = hints_of(type(value))
         for name in hints:
             if is_text(hints[name]) and name != "schema":  # it chooses the type that is read
                 yield type(value), name
@@ -84,7 +90,7 @@ def text_fields(value: Any) -> Iterator[tuple[type, str]]:
 def poison(value: Any, fields: set[tuple[type, str]], text: Callable[[], str]) -> Any:
     """Return the value with hostile text in these fields, and in all items of their lists and dictionaries."""
     if isinstance(value, msgspec.Struct) or hasattr(value, "_fields"):
-        names = get_type_hints(type(value))
+        names = hints_of(type(value))
         kept = {name: getattr(value, name) for name in names if hasattr(value, name)}
         new = {
             name: _poisoned(item, text) if (type(value), name) in fields else poison(item, fields, text)
