@@ -84,7 +84,9 @@ RULES = (
         r"tf\+(no_fusion|unrolled)",
         "tf: on the CPU, the first has its graph (tf/test_engine)",
     ),
-    Wide("tests/engines/test_networks.*(nine_digits|every_sequence|own_dropout)", "jax", "torch, tf, and its LSTM"),
+    Wide(
+        "tests/engines/test_networks.*(nine_digits|sequence|own_dropout|lstm_options)", "jax.*", "SMOKE; torch and tf"
+    ),
     Wide(
         "tests/engines/test_optimizers.*canonical",
         r"(tf|keras)(\+.+)?-(?!adamw).*",

@@ -83,7 +83,7 @@ def uniform(packages: int, nodes: int, cores: int, threads: int) -> Machine:
         (uniform(2, 2, 4, 2), None, 8, (8, 9, 10, 11, 12, 13, 14, 15)),
         (uniform(2, 2, 2, 1), None, 5, (1, 2, 3, 4, 5)),
         (uniform(2, 4, 32, 2), None, 128, tuple(range(128, 256))),  # 256 cores: all of the second package
-        (uniform(2, 4, 32, 2), None, 257, ()),
+        (uniform(2, 4, 4, 2), None, 33, ()),
     ],
 )
 def test_selected_cores_on_typical_machines(

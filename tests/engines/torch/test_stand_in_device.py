@@ -86,6 +86,7 @@ def test_a_checkpoint_of_the_device_continues_the_training(fixture: EngineFixtur
     assert engine.loss() == loss
 
 
+@pytest.mark.wide  # test_requirements.py has the pipeline, and test_engine.py its memory for a device
 @pytest.mark.cuda_level("torch", "computed on a stand-in")
 @in_process_of("torch", POLYBENCH_TEST_STAND_IN="pipeline")  # with another number of threads
 def test_the_input_pipeline_fills_batches_on_the_device(fixture: EngineFixture) -> None:
