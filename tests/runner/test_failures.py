@@ -85,7 +85,9 @@ def test_ctrl_c_twice_loses_no_finished_measurements(images: Path, tmp_path: Pat
     assert all(map(has_ended, children))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(  # machine/test_interrupts.py has each signal
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.wide)]
+)
 def test_a_signal_interrupts_the_study(images: Path, tmp_path: Path, number: signal.Signals) -> None:
     with endless_study(images, tmp_path, "--format", "json") as process:
         process.send_signal(number)
