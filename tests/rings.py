@@ -81,6 +81,11 @@ RULES = (
     Wide("tests/engines/.*transformers_in_tensorflow", "(?!KerasNormEpsilon).*", "the same kinds of bugs in torch"),
     Wide(
         "tests/engines/test_networks",
+        r"torch\+.+",
+        "torch; lenet in test_parity trains with the layout of channels_last",
+    ),
+    Wide(
+        "tests/engines/test_networks",
         r"tf\+(no_fusion|unrolled)",
         "tf: on the CPU, the first has its graph (tf/test_engine)",
     ),

@@ -24,6 +24,7 @@ SMOKE = "test_a_network_with_every_layer_passes_the_parity_check"
         (f"{NETWORKS}::{SMOKE}", "jax", False),
         (f"{NETWORKS}::{SMOKE}", "keras+torch", False),
         (f"{NETWORKS}::{SMOKE}", "keras+jax", True),
+        (f"{NETWORKS}::{SMOKE}", "torch+channels_last", True),
         (f"{NETWORKS}::test_a_network_with_every_sequence_layer_passes_the_parity_check", "keras+torch", True),
         (f"{PARITY}::test_a_snapshot_changes_no_state", "flux", False),
         (f"{PARITY}::test_a_snapshot_changes_no_state", "flux+gc_off", True),
