@@ -13,10 +13,13 @@ import pytest
 import polybench
 from polybench.planning.study_file import read_network
 from tests.commands import printed
+from tests.lazy import needs
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
 EXAMPLE = ROOT / "examples" / "my_model.py"
+
+pytestmark = needs("torch", "jax", "tensorflow")
 
 
 def commands(guide: str) -> list[list[str]]:
@@ -27,8 +30,6 @@ def commands(guide: str) -> list[list[str]]:
 
 @pytest.fixture(autouse=True)
 def folder_with_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for framework in ("torch", "jax", "tensorflow"):
-        pytest.importorskip(framework)
     shutil.copy(EXAMPLE, tmp_path)
     monkeypatch.chdir(tmp_path)
 

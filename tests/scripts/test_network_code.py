@@ -23,6 +23,7 @@ from polybench.scripts.network_code import export, write_code
 from tests.commands import printed, printed_json, refused
 from tests.configured_julia import configured_julia
 from tests.example_networks import PADDED
+from tests.lazy import needs
 
 MY_NET = str(Path(__file__).parents[2] / "examples" / "my_net.toml")
 INPUTS = {
@@ -65,9 +66,8 @@ _SIDES = msgspec.structs.replace(
 )
 
 
+@needs("torch", "tensorflow")
 def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("tensorflow")
     source = tmp_path / "net.toml"
     source.write_text(network_toml(_SIDES), "utf-8")
     padding = [getattr(layer, "padding", None) for layer in _SIDES.layers]
@@ -78,10 +78,9 @@ def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
         assert [getattr(layer, "padding", None) for layer in read_network(str(source)).layers] == padding
 
 
+@needs("torch", "tensorflow")
 @pytest.mark.parametrize("network", ["lenet", "imdb-bilstm", "mobile-cifar"])
 def test_a_round_trip_from_torch_to_keras_and_back_changes_no_bit(network: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("tensorflow")
     model = find_model(network)
     nets = []
     source: object = network
@@ -94,9 +93,9 @@ def test_a_round_trip_from_torch_to_keras_and_back_changes_no_bit(network: str, 
     assert [weights_of(net) for net in nets] == [expected] * 3
 
 
+@needs("torch")
 @pytest.mark.parametrize("network", ["vit-cifar", "char-gpt"])
 def test_transformers_in_torch_are_proven(network: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     printed("export", network, "--framework", "torch", "-o", tmp_path / "net.py")
     net = imported(tmp_path / "net.py", network, "again")
     assert weights_of(net) == [value.tobytes() for value in initial_weights(find_model(network), 0).values()]
@@ -124,9 +123,9 @@ np.savez(sys.argv[1] + "/result.npz", loss=loss, **statistics, **{f"d {name}": o
 """
 
 
+@needs("jax")
 @pytest.mark.parametrize("network", ["lenet", "resnet32", "mobile-cifar", "vit-cifar", "char-gpt", "padded"])
 def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(network: str, tmp_path: Path) -> None:
-    pytest.importorskip("jax")
     named, random = PADDED if network == "padded" else find_model(network), np.random.default_rng(0)
     model = msgspec.structs.replace(named, label_smoothing=0.0)
     shape = (2, *model.input_shape)

@@ -109,10 +109,10 @@ def test_causes_that_need_the_network_are_named_as_not_tried(folder: Path) -> No
     assert "initial weights" in document.excluded
 
 
+@needs("keras")
 @pytest.mark.wide
 @pytest.mark.timeout(HOUR)
 def test_planted_differences_are_named_first_in_all_frameworks(folder: Path) -> None:
-    pytest.importorskip("keras")
     outcomes = compare(single_cases(), folder)
     assert {one.case.b.framework for one in outcomes} == {*FRAMEWORKS}
     wrong = [one for one in outcomes if not one.is_first]
@@ -129,18 +129,18 @@ def test_one_of_two_planted_differences_is_named_first(folder: Path) -> None:
     assert len(wrong) <= 0.05 * len(outcomes), describe(wrong)
 
 
+@needs("keras")
 @pytest.mark.wide
 @pytest.mark.timeout(HOUR)
 def test_clean_pairs_of_all_frameworks_have_no_cause(folder: Path) -> None:
-    pytest.importorskip("keras")
     outcomes = compare(clean_cases(), folder)
     assert len(outcomes) >= 40
     wrong = [one for one in outcomes if not (one.is_first and one.has_right_step)]
     assert not wrong, describe(wrong)
 
 
+@needs("keras")
 def test_planted_differences_in_keras(folder: Path) -> None:
-    pytest.importorskip("keras")
     chosen = ("padding", "warm-up")
     outcomes = compare((case for case in single_cases(["keras"], ["torch"]) if case.planted[0] in chosen), folder)
     wrong = [one for one in outcomes if not (one.is_first and one.has_right_step)]
@@ -148,9 +148,9 @@ def test_planted_differences_in_keras(folder: Path) -> None:
     assert not wrong, describe(wrong)
 
 
+@needs("keras")
 @pytest.mark.wide  # test_causes.py has the mean of an epoch, and the planted differences in Keras are wide as well
 def test_the_recipe_for_fit_records_what_a_loop_does(tmp_path: Path) -> None:
-    pytest.importorskip("keras")
     command = [sys.executable, "-m", "tests.trace.keras_fit_program", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
