@@ -14,6 +14,7 @@ import pytest
 from polybench.engines.reference import network as reference
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.errors import BadInput
+from polybench.importer import translate_model
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import AveragePool, Conv, MaxPool, ReLU
@@ -74,7 +75,12 @@ def test_a_round_trip_changes_no_padding(tmp_path: Path) -> None:
     for number, framework in enumerate(("torch", "keras")):
         file = tmp_path / f"{framework}{number}.py"
         printed("export", source, "--framework", framework, "-o", file)
-        source = imported(file, "padded", f"net{number}")
+        network, shape = runpy.run_path(str(file))["network"], _SIDES.input_shape if framework == "torch" else None
+        (proof := tmp_path / f"proof{number}").mkdir()
+        document, _ = translate_model(network, shape, proof, file, "network")
+        assert document.proof.failure is None
+        source = tmp_path / f"net{number}.toml"
+        source.write_text(document.network, "utf-8")
         assert [getattr(layer, "padding", None) for layer in read_network(str(source)).layers] == padding
 
 

@@ -173,6 +173,7 @@ def operations(engine: Any) -> Counter[str]:
     return Counter(node.op for nodes in graphs for node in nodes if node.op != "Const")
 
 
+@pytest.mark.wide  # three graphs of LSTMs; the variant without a GPU is the engine
 @in_process_of("tf")
 def test_no_fusion_has_no_effect_on_the_cpu_where_keras_always_uses_a_loop(fixture: EngineFixture) -> None:
     build_sequences(fixture.engine)
