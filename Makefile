@@ -70,8 +70,9 @@ gallery: $(INSTALLED) # the figures of docs/gallery, from its saved studies
 docs: $(INSTALLED) # the site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
-schema: $(INSTALLED) # the JSON Schema of a saved study, from its types
+schema: $(INSTALLED) # the JSON Schemas of logs and reports, from their types
 	$(VENV)/bin/python -m polybench.schema.documents
+	$(VENV)/bin/python -m polybench.log
 
 release-check: # build/release/dist: builds wheel and sdist, checks their metadata, installs each and runs it; needs a package index
 	rm -rf build/release

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import io
 import os
 import shlex
@@ -29,21 +28,20 @@ from polybench.data import cifar10, image_folder, synthetic
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, PolybenchError
 from polybench.figures import FIGURES, draw
 from polybench.html_report import StudySection, render_report
+from polybench.log import read_log
 from polybench.networks import find_model
 from polybench.networks.model import Model
 from polybench.networks.network_file import network_of, network_toml
 from polybench.networks.timed_layers import split_layers
 from polybench.networks.toml_text import TomlText
 from polybench.parity_check.cache import CheckCache
-from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
-from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
-from polybench.runner.prepare import new_header, prepare
+from polybench.results.document import report_of
+from polybench.runner.prepare import new_header
 from polybench.runner.progress import NullProgress
-from polybench.runner.state import StudyState
 from polybench.runner.study import run_in_turns
 from polybench.schema.documents import AnyDocument, kind_of, read_document
 from polybench.schema.encoding import encode
@@ -159,28 +157,27 @@ def _paths(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from _paths(part, (*above, key))
 
 
-def checkpoint(data: bytes) -> None:
-    """Read the checkpoint of an unfinished study, and build the document from which it is resumed."""
-    _, state = _unfinished()
-    path = state.checkpoints.path(_ID)
-    path.parent.mkdir(parents=True, exist_ok=True)
+def log(data: bytes) -> None:
+    """Read the log of an unfinished study, compute its report, and print it."""
+    path = _FOLDER / "fuzzed.jsonl"
     path.write_bytes(data)
-    with contextlib.suppress(BadInput):
-        state.reject_invalid(state.checkpoints.read(_ID, StudyCheckpoint))
+    for salvage in (False, True):
+        with contextlib.suppress(BadInput):
+            render(report_of(read_log(path, salvage=salvage), salvage=salvage), "table")
 
 
-def edited_checkpoint(data: bytes) -> None:
-    """The same with a few values replaced, and a correct checksum."""
-    text = msgspec.json.encode(edit(_unfinished()[0], data))
-    checkpoint(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+def edited_log(data: bytes) -> None:
+    """The same with a few values replaced."""
+    events = edit([msgspec.json.decode(line) for line in _unfinished()], data)
+    log(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
 
 
 _ID = "20250101-000000-abcd"
 
 
 @functools.cache
-def _unfinished() -> tuple[Any, StudyState]:
-    """Return a checkpoint after one of two process runs of the engine `fake`, and a state that can resume it."""
+def _unfinished() -> list[bytes]:
+    """Return the lines of a log after one of two process runs of the engine `fake`."""
     study = Study(engines=("fake", "fake+slow"), processes=2, rounds_per_process=2, steps_per_round=5, parity=False)
     study = msgspec.structs.replace(study, data="synthetic", batch_size=16)
     store = Store(_FOLDER / "results")
@@ -190,15 +187,8 @@ def _unfinished() -> tuple[Any, StudyState]:
         running = run_in_turns(study, NullProgress(), store=store, header=header)
         while next(running) < 1:
             pass
-        text = CheckpointStore(store.folder).path(_ID).read_bytes().partition(b"\n")[2]
         running.close()
-        prepared = prepare(resolve(study), NullProgress(), header=header, store=store, exclusive=True)
-        state = _KEPT.enter_context(prepared)
-    return msgspec.json.decode(text), state
-
-
-_KEPT = contextlib.ExitStack()
-"""Open until the process ends."""
+    return store.log_path(_ID).read_bytes().splitlines()
 
 
 def cached_check(data: bytes) -> None:
@@ -398,7 +388,7 @@ def _pack(entries: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 _TARGETS = (
-    document, edited_document, checkpoint, edited_checkpoint, cached_check, edited_cached_check,
+    document, edited_document, log, edited_log, cached_check, edited_cached_check,
     study, network, trace, edited_trace, records, image, message, options,
 )  # fmt: skip
 TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in _TARGETS}

@@ -148,4 +148,4 @@ def watched(pid: int, block: Callable[[], T]) -> tuple[T, KernelDelta]:
 
 def measure(worker: WorkerProcess, steps: int) -> list[float]:
     """Run one block like in a round; return seconds of its steps."""
-    return worker.request(calls.measure_block(steps), TIMEOUT).step_times
+    return worker.request(calls.measure_block(steps), TIMEOUT).step_seconds

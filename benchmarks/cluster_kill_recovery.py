@@ -25,7 +25,8 @@ from pathlib import Path
 import psutil
 from _faults import write_images
 
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
 
 _PROCESSES = 3
 _STUDY = f"""
@@ -77,8 +78,7 @@ def resumed(command: list[str], results: Path, finished: dict[str, int]) -> tupl
         f"{label}: process {number} was measured twice" for label, number in begun if number <= finished.get(label, 0)
     ]
     documents: dict[str, StudyDocument] = {}
-    for path in results.glob("*.json"):
-        document = from_json(path.read_bytes())
+    for document in Store(results).studies():
         documents[document.machine_label or ""] = document
     arrived = 0
     for label in "ab":

@@ -21,7 +21,8 @@ from pathlib import Path
 from _report import Figure, report
 from scipy import stats
 
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
 
 _MOST_SECONDS = 2.0
 
@@ -35,8 +36,7 @@ def measured(engine: str, folder: Path, *more: str) -> tuple[StudyDocument, floa
     began = time.monotonic()
     subprocess.run(command, check=True, capture_output=True)
     seconds = time.monotonic() - began
-    (path,) = results.glob("*.json")
-    return from_json(path.read_bytes()), seconds
+    return Store(results).load("last"), seconds
 
 
 def interval(values: list[float]) -> tuple[float, float]:

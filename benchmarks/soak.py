@@ -161,12 +161,12 @@ def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[s
         yield f"a traceback: {ended.errors[-2000:]}"
     if not fault.kills_parent and ended.code not in (0, 1, 130):
         yield f"exit code {ended.code}: {ended.errors[-500:]}"
-    saved = [from_json(path.read_bytes()) for path in results.glob("*.json")]
+    saved = list(Store(results).studies())
     printed = None if fault.kills_parent else ended.printed
     if printed is not None:
         if not any(result.status == "ok" and result.is_measured for result in printed.results) and ended.code == 1:
             yield "both configurations failed, but only one had a fault"
-        told = any("cannot save" in text for text in printed.warnings)
+        told = any("cannot write to" in text for text in printed.warnings)
         # If the folder vanishes after saving, the document is gone; this cannot be detected.
         told = told or (fault is FAULTS["results vanish"] and not saved)
         if not told and [document.id for document in saved if document == printed] != [printed.id]:

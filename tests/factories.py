@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
+from polybench.log import PlannedConfiguration
 from polybench.networks.layers import Operation
 from polybench.networks.optimizers import Optimizer
+from polybench.results.run_state import ConfigurationRun
 from polybench.schema.measurements import ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion
-from polybench.schema.options import Workload
+from polybench.schema.options import Configuration, Workload
 from polybench.schema.parity import KnownDeviation, ParityCheck
 from polybench.schema.resources import Memory, NativeAllocation, SizeClasses
 from polybench.schema.result import BaselineComparison, Result, Startup, StepTimes, TrainedEpoch, Training
@@ -27,6 +29,13 @@ FLUX_DEVIATIONS = [
         "max-pool gradient goes to the first value within 3.5e-4 of the maximum", "conv2.weight", 3.6e-3, "NNlib"
     ),
 ]
+
+
+def run_of(engine: str, **planned: Any) -> ConfigurationRun:
+    """Return a configuration on the CPU without measurements; `planned` are fields of its plan."""
+    return ConfigurationRun(
+        PlannedConfiguration(configuration=Configuration(engine, (), "cpu"), workload=WORKLOAD, **planned)
+    )
 
 
 def step_times_around(median: float, processes: int = 3, rounds: int = 2) -> list[list[list[float]]]:

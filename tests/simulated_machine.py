@@ -24,6 +24,7 @@ import contextlib
 import functools
 import itertools
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
 from polybench.engines.fake.engine import FakeEngine
 from polybench.engines.job import EngineInfo, GcStats, Job
+from polybench.log import Header
 from polybench.machine import interference, load
 from polybench.machine.load import IdleWait, MachineCounters
 from polybench.machine.memory import read_rss
@@ -48,7 +50,6 @@ from polybench.networks.timed_layers import split_layers
 from polybench.planning import shared_files
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
-from polybench.results.document import DocumentHeader
 from polybench.results.run_state import ConfigurationRun
 from polybench.results.sweep import MeasuredPoint
 from polybench.runner import layers, prepare, process_runs, progress, state, sweep, training, workers
@@ -211,6 +212,7 @@ class Machine:
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
             (sweep, "new_header", _header),
             (handler, "read_rss", lambda: _RSS),
+            (os, "fsync", lambda _: None),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),
         ]  # fmt: skip
         with contextlib.ExitStack() as stack:
@@ -486,16 +488,17 @@ def _shared_files(plan: Any, scratch: Path) -> SharedFiles:
 
 
 @functools.cache
-def _this_header() -> DocumentHeader:
+def _this_header() -> Header:
     return prepare.new_header()
 
 
 def _header(
     argv: Sequence[str] = (), study_file: StudyFileMetadata = NO_METADATA, *, anonymous: bool = False
-) -> DocumentHeader:
+) -> Header:
     """Return a header with a new ID: reading the real machine would take longer than a simulated study."""
     host = msgspec.structs.replace(_this_header().host)  # of its own: a study records its waits there
-    own = {"argv": [] if anonymous else list(argv), "study_file": study_file, "anonymous": anonymous, "host": host}
+    own = {"argv": [] if anonymous else list(argv), "anonymous": anonymous, "host": host}
+    own |= {"title": study_file.title, "tags": [*study_file.tags], "published": study_file.published}
     return msgspec.structs.replace(_this_header(), id=f"20250101-000000-{next(_IDS):04x}", **own)
 
 

@@ -71,6 +71,8 @@ class SavedResult(DocumentResult[D]):
         """Write the document to the results folder, where `polybench list`, `show` and `report` find it."""
         store = Store(results_folder(results))
         store.ensure_writable()
+        if isinstance(self.document, StudyDocument) and (log := store.log_path(self.document.id)).is_file():
+            return log
         return store.save(self.document)  # type: ignore[arg-type]  # Store.save lists the types
 
 

@@ -67,14 +67,15 @@ def resume_study_by_id(
 
 def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool = False) -> NoReturn:
     """Resume the newest interrupted study with the same settings."""
-    from polybench.runner.checkpoint import StudyCheckpoint
-
-    id = find_checkpoint(study, options, StudyCheckpoint)
+    id = find_checkpoint(study, options)
     resume_study_by_id(id, options, strict=strict, requested=study)
 
 
 def find_checkpoint(
-    study: Study, options: OutputOptions, kind: type[Checkpoint], selection: Mapping[str, Any] | None = None
+    study: Study,
+    options: OutputOptions,
+    kind: type[Checkpoint] | None = None,
+    selection: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the ID for `--resume`: of the newest interrupted run with the same settings, if runs are saved."""
     from polybench.runner.checkpoint import find_unfinished

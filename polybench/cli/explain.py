@@ -107,8 +107,6 @@ def explain_study(
         progress.on_warning(f"nothing to explain: {error}")
         return ExplainResult(None, code)
     document.explanation = explanation.all_statements()
-    if store is not None:
-        store.try_to_save(document)
     return ExplainResult(explanation, code)
 
 

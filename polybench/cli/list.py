@@ -30,18 +30,19 @@ def list_studies(
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
     from polybench.render.study_list import render
-    from polybench.runner.checkpoint import CheckpointStore, summarize_unsaved
+    from polybench.runner.checkpoint import summarize_sweeps
+    from polybench.runner.resume import unfinished_ids
     from polybench.storage.store import Store, results_folder
     from polybench.storage.summaries import drop_resumable, filter_summaries, sweep_by_point
 
     store = Store(results_folder(results))
     saved = store.summaries()
-    unsaved = summarize_unsaved(store, saved)
+    unsaved = summarize_sweeps(store)
     studies = sorted(
         [*saved, *drop_resumable(store.sweep_summaries(), unsaved), *unsaved, *store.layers_summaries()],
         key=lambda study: (study.started_at, study.file),
     )
-    resumable = {*CheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}
+    resumable = {*unfinished_ids(store), *(study.file for study in unsaved)}
     now = time.time()
     selected = filter_summaries(studies, filters)
     sweep_of = sweep_by_point(selected)

@@ -614,7 +614,8 @@ def with_options(*names: str) -> Callable[[Command], Command]:
     """Add options of the table to a command.
 
     The value of each option goes to the parameter of its name, or into the field of its name in a parameter
-    that is a Study, OutputOptions or Overrides. Overrides have no defaults. A parameter of type Filters adds
+    that is a Study, OutputOptions or Overrides. Overrides, and parameters whose default is None, have the study's own
+    value if the option is not given. A parameter of type Filters adds
     the options of `parse_filters`. Own options with a help panel follow those of the table. The attribute
     `rare_options` has the names of options that only `--help-all` lists.
     """
@@ -654,7 +655,8 @@ def with_options(*names: str) -> Callable[[Command], Command]:
         own = [option for options in builder_options.values() for option in options.values()]
         own += [parameter for name, parameter in declared.items() if name not in {*records, *builders, *names}]
         parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
-        parameters += [_parameter(row, has_overrides=has_overrides) for row in rows]
+        optional = {name for name, parameter in declared.items() if parameter.default is None}
+        parameters += [_parameter(row, is_the_study_s=has_overrides or row.field in optional) for row in rows]
         parameters.sort(key=_has_panel_of_its_own)
         command.rare_options = rare = _rare_options(parameters)  # type: ignore[attr-defined]
         if rare:
@@ -686,10 +688,10 @@ def _is_rare(parameter: inspect.Parameter) -> bool:
     return RARE in getattr(parameter.annotation, "__metadata__", ()) if row is None else not row.is_common
 
 
-def _parameter(row: Option, *, has_overrides: bool) -> inspect.Parameter:
+def _parameter(row: Option, *, is_the_study_s: bool) -> inspect.Parameter:
     if row.field == "format":
         row = row.without_default("that of the output's ending, else table")
-    elif has_overrides and row.field in _STUDY:
+    elif is_the_study_s and row.field in _STUDY:
         row = row.without_default("the study's")
     return inspect.Parameter(
         row.field, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=Annotated[row.kind, row.info]

@@ -109,14 +109,20 @@ def _reject_single_study_options(options: OutputOptions, on: str | None, **more:
 
 def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str | None, options: OutputOptions) -> str:
     """Return the ID of the newest interrupted run with the same settings, which this machine can resume."""
-    from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, SweepCheckpoint, select_sweep
-    from polybench.storage.store import results_folder
+    from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint, select_sweep
+    from polybench.runner.resume import open_unfinished
+    from polybench.storage.store import Store, results_folder
 
     if on is not None:
         return find_cluster_checkpoint(spec.study, machines, options)
-    kind, selection = (SweepCheckpoint, select_sweep(spec.axes, spec.command)) if spec.axes else (StudyCheckpoint, None)
-    id = find_checkpoint(spec.study, options, kind, selection)
-    CheckpointStore(results_folder(options.results)).read_unchanged(id, kind)
+    store = Store(results_folder(options.results))
+    if spec.axes:
+        id = find_checkpoint(spec.study, options, SweepCheckpoint, select_sweep(spec.axes, spec.command))
+        CheckpointStore(store.folder).read_unchanged(id, SweepCheckpoint)
+    else:
+        id = find_checkpoint(spec.study, options)
+        with open_unfinished(id, store):
+            pass  # as far as that is known before an engine starts
     return id
 
 
@@ -167,7 +173,7 @@ def resume(
     options: OutputOptions,
     strict: bool,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Delete the checkpoint instead of resuming; results that are saved stay.")
+        bool, typer.Option("--discard", help="Never resume it: its measurements stay as they are.")
     ] = False,
 ) -> None:
     """A run resumes only on the same machine, with the same versions and data. `polybench list` shows what can
@@ -175,20 +181,20 @@ def resume(
 
     Example: polybench resume last
     """
-    from polybench.runner.checkpoint import ClusterCheckpoint, StudyCheckpoint, find_resumable
-    from polybench.runner.checkpoint import discard as discard_checkpoint
+    from polybench.runner.checkpoint import ClusterCheckpoint, find_resumable
+    from polybench.runner.checkpoint import discard as discard_run
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(options.results))
     found = find_resumable(study, store)
     if discard:
-        discard_checkpoint(found, store)
-        echo(f"deleted the checkpoint of {found.id}; it can no longer be resumed")
+        discard_run(found, store)
+        echo(f"{found.id} can no longer be resumed; its measurements remain")
         return
     if found.kind is ClusterCheckpoint:
         reject_explain(options, found.id)
         resume_cluster_run(found.id, options, strict=strict)
-    if found.kind is StudyCheckpoint:
+    if found.kind is None:
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
     reject_options(given, f"{found.id} is a sweep")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,21 +30,28 @@ if TYPE_CHECKING:
     from polybench.storage.store import Store
 
 
-@with_options("prices", "columns", "published", "format", "output", "results", "anonymous", "quiet")
+@with_options(
+    "prices", "baseline", "tolerance", "columns", "published", "format", "output", "results", "anonymous", "quiet"
+)
 def show(
     study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP, autocompletion=saved())],
     options: OutputOptions,
     prices: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+    tolerance: float | None = None,
     notes: Annotated[bool, typer.Option("--notes", help="Print all notes of a study.")] = False,
     methods: Annotated[
         bool, typer.Option("--methods", help="Print how a study was measured, as a paragraph for a paper.")
+    ] = False,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Of a damaged log, use the lines before the first damaged one.")
     ] = False,
     title: Annotated[str | None, typer.Option("--title", help="With `last`: newest title like nightly*.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="TAG", help="With `last`: newest tag like ci; repeatable.")
     ] = None,
 ) -> None:
-    """With --price, costs are the saved times multiplied by these prices.
+    """Everything is computed from the saved measurements: with another --baseline, --tolerance or --price, too.
 
     Example: polybench show last --format markdown
     """
@@ -58,7 +65,10 @@ def show(
     store = Store(results_folder(options.results))
     if title is not None or tag:
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
-    (document,) = with_prices([load_document(study, store)], prices, store)
+    computed: dict[str, Any] = {"baseline": baseline, "tolerance": tolerance, "salvage": salvage}
+    is_computed = any(value not in (None, False) for value in computed.values())
+    saved_document = store.load_computed(study, **computed) if is_computed else load_document(study, store)
+    (document,) = with_prices([saved_document], prices, store)
     if not isinstance(document, StudyDocument):
         reject_options({"--notes": notes, "--methods": methods}, f"{study} is not a study")
         _show_other_document(document, study, options)

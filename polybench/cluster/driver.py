@@ -27,15 +27,16 @@ from polybench.cluster.messages import (
 )
 from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing
-from polybench.results.document import study_toml
+from polybench.log import decode_lines
+from polybench.results.document import report_of, study_toml
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy
 from polybench.runner.progress import ConfigurationProgress, Progress
 from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
 from polybench.schema.units import plural
 from polybench.storage.anonymize import OMITTED, anonymize, anonymize_study, is_anonymized
-from polybench.storage.store import Store
+from polybench.storage.store import Store, write_file_atomically
 
 _MAX_STARTS = 3
 """Maximum number of starts of a group: what loses three machines would lose a fourth."""
@@ -119,7 +120,7 @@ class MachineRun:
     ) -> None:
         self.group, self.machine_study = group, machine_study
         self.document: StudyDocument | None = None
-        self.checkpoint: bytes | None = None
+        self.log: bytes | None = None
         self.failure: str | None = None
         self.warning: str | None = None
         self.starts, self.is_incomparable = 0, False
@@ -128,22 +129,27 @@ class MachineRun:
         self._study = anonymize_study(study) if self._anonymous else study
         self._label = group.label if len(cluster.run.groups) > 1 else None
         self._hint = f"polybench resume {cluster.header.id}" if can_resume else None
-        self._store, self._checkpoints = store, CheckpointStore(store.folder)
+        self._store, self._log_path = store, store.log_path(machine_study.study_id)
+        self._logs = store.folder / "logs" / machine_study.study_id
 
     def restore(self) -> None:
         """Restore what an earlier driver stored."""
-        id = self.machine_study.study_id
         with contextlib.suppress(FileNotFoundError):
-            self.checkpoint = read_regular_file(self._checkpoints.path(id))
-        try:
-            self.document = document = self._store.load(id)
-        except BadInput:  # no document arrived
+            self.log = read_regular_file(self._log_path)
+        with contextlib.suppress(BadInput):  # otherwise no document arrived
+            self.document = self._store.load(self.machine_study.study_id)
+        if self.log is not None and (self.document is None or not self.document.finished):
+            with contextlib.suppress(BadInput):  # its machine refuses a damaged log
+                reported = self._read(self.log)
+                if self.document is None or reported.finished:  # the driver was killed before it saved the report
+                    self.document = reported
+                    self._save()
+        if self.document is None:
             self.machine_study.finished = False
             return
-        if document.finished and self.is_complete:  # the driver was killed before it received Finished
+        if self.document.finished and self.is_complete:  # the driver was killed before it received Finished
             self.machine_study.finished = True
-            self._checkpoints.remove(id)
-        if self._anonymous and not is_anonymized(document.host):  # it was started without --anonymous
+        if self._anonymous and not is_anonymized(self.document.host):  # it was started without --anonymous
             self._save()
 
     @property
@@ -158,9 +164,9 @@ class MachineRun:
         return document is not None and all(result.status != "interrupted" for result in document.results)
 
     def reset(self) -> None:
-        """Delete the checkpoint: no machine can resume it, so everything is measured again."""
-        self.checkpoint = None
-        self._checkpoints.path(self.machine_study.study_id).unlink(missing_ok=True)
+        """Delete the log: no machine can resume it, so everything is measured again."""
+        self.log = None
+        self._log_path.unlink(missing_ok=True)
 
     def mark_lost(self, lost: NodeLost) -> None:
         """Note that its machine was lost; a replacement repeats the unfinished process run."""
@@ -185,40 +191,38 @@ class MachineRun:
         self._save()
 
     def save(self, saved: Saved) -> None:
-        """Store a message's content: first the checkpoint, then the document."""
+        """Store a message's content: first the log, then its report."""
         if self._loss_text:  # the replacement has sent its first document
-            part = "the rest" if self.checkpoint else "everything"
+            part = "the rest" if self.log else "everything"
             replacement = str(self.machine_study.hostname)
             note = f"{self._loss_text}: {part} was measured on another machine, {self._public(replacement)}"
             self.machine_study.notes.append(note)
             self._loss_text = ""
-        self.checkpoint = saved.checkpoint or self.checkpoint
-        self.document = document = from_json(saved.document)
+        self.log = saved.log
+        self.document = self._read(saved.log)
+        try:
+            for name, content in saved.logs.items():
+                self._logs.mkdir(parents=True, exist_ok=True)
+                (self._logs / Path(name).name).write_bytes(content)
+            self._log_path.parent.mkdir(parents=True, exist_ok=True)
+            write_file_atomically(self._log_path, saved.log)
+        except OSError as error:
+            id = self.machine_study.study_id
+            self.warning = f"cannot save the log of {id}: {error.strerror}; it cannot be resumed"
+        self._save()
+
+    def _read(self, log: bytes) -> StudyDocument:
+        """Return the report of a log; raises BadInput if it is damaged."""
+        document = report_of(decode_lines(log.splitlines(keepends=True), self._label or "the log"))
         document.id, document.study, document.machine_label = self.machine_study.study_id, self._study, self._label
         notes = self.machine_study.notes
         document.warnings += [note for note in notes if note not in document.warnings]
         for result in document.results:
             if result.status == "interrupted":
                 result.hint = self._hint
-        id = self.machine_study.study_id
-        try:
-            self._save_logs(document, saved.logs, self._store.folder / "logs" / id)
-            if saved.checkpoint is not None:
-                self._checkpoints.write_bytes(id, saved.checkpoint)
-        except OSError as error:
-            self.warning = f"cannot save the checkpoint of {id}: {error.strerror}; it cannot be resumed"
-        self._save()
-        if document.finished and saved.checkpoint is None:
-            self._checkpoints.remove(id)
-
-    def _save_logs(self, document: StudyDocument, logs: dict[str, bytes], folder: Path) -> None:
-        """Save the logs of failed workers, whose original folder no longer exists."""
-        for name, content in logs.items():
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / Path(name).name).write_bytes(content)
-        for result in document.results:
-            if result.log_path is not None and not self._anonymous:
-                result.log_path = str(folder / Path(result.log_path).name)
+            if result.log_path is not None and not self._anonymous:  # its original folder no longer exists
+                result.log_path = str(self._logs / Path(result.log_path).name)
+        return document
 
     def _save(self) -> None:
         assert self.document is not None
@@ -308,7 +312,7 @@ class Driver:
             fingerprint=self._fingerprint,
             strict=cluster_run.strict,
             parity_check=cluster_run.parity_check,
-            checkpoint=machine.checkpoint,
+            log=machine.log,
         )
         self._executor.start(self._class_of(machine), task, machine_study.hostname)
 
@@ -374,13 +378,13 @@ class Driver:
                 return
 
     def _handle_rejected(self, machine: MachineRun, rejected: Rejected) -> None:
-        """Handle input that is invalid on any machine, or a checkpoint that a replacement cannot resume."""
+        """Handle input that is invalid on any machine, or a log that a replacement cannot resume."""
         text = self._reports.label_text(machine.group.label, rejected.text)
         if rejected.exit_code == 130:
             machine.failure = "interrupted"
         elif rejected.exit_code == RequiredEngineMissing.exit_code:
             raise RequiredEngineMissing(text)
-        elif machine.checkpoint is not None and machine.starts > 1:
+        elif machine.log is not None and machine.starts > 1:
             machine.reset()
             self._progress.on_warning(f"{text}; everything is measured again")
             self._restart(machine)

@@ -31,7 +31,7 @@ class Executor(Protocol):
     """Runs the node program (`cluster.node`) of each group on a machine of its own.
 
     Constructed with the value of `--on`. Call `check`, `start` for each group, and `events` until each group
-    has sent one of the LAST_MESSAGES. A group with NodeLost may be started again with its checkpoint. Always
+    has sent one of the LAST_MESSAGES. A group with NodeLost may be started again with its log. Always
     call `close` last.
     """
 

@@ -14,8 +14,8 @@ import msgspec
 
 from polybench.engines import ENGINES
 from polybench.errors import __version__, install_command
+from polybench.log import Header
 from polybench.parity_check.check import source_files
-from polybench.results.document import DocumentHeader
 from polybench.runner.progress import ConfigurationProgress
 from polybench.schema.options import CheckScope, EngineName, Study
 
@@ -33,14 +33,14 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     """Study of one machine group; the first message to a node program."""
 
-    header: DocumentHeader
+    header: Header
     """Header of the study; the node replaces the driver's host and polybench by its own."""
     study: Study
     fingerprint: Fingerprint
     strict: bool = False
     parity_check: CheckScope = "new"
-    checkpoint: bytes | None = None
-    """Checkpoint of an earlier node, from which this one resumes."""
+    log: bytes | None = None
+    """Log of an earlier node, from which this one resumes."""
     diagnose: bool = False
     """Send the report of `doctor` instead of measuring."""
 
@@ -82,12 +82,9 @@ class WarningRaised(msgspec.Struct, frozen=True, tag="warning_raised"):
 
 
 class Saved(msgspec.Struct, frozen=True, tag="saved"):
-    """Current result and checkpoint, sent after each finished phase of the study."""
+    """The study's log so far, sent after each finished phase of the study."""
 
-    document: bytes
-    """A StudyDocument as JSON."""
-    checkpoint: bytes | None
-    """File of the study's checkpoint; None if nothing remains to be done."""
+    log: bytes
     logs: dict[str, bytes] = {}
     """Logs of failed workers, by file name."""
 
@@ -166,15 +163,15 @@ def read_messages(file: Path, offset: int = 0) -> tuple[list[Message], int]:
 
 
 def last_host(file: Path) -> tuple[str | None, bytes | None]:
-    """Return a job's last host, and the checkpoint for resuming there; None for what is missing."""
-    host, checkpoint = None, None
+    """Return a job's last host, and the log for resuming there; None for what is missing."""
+    host, log = None, None
     for message in read_messages(file)[0]:
         if isinstance(message, Started):
-            checkpoint = checkpoint if message.hostname == host else None
+            log = log if message.hostname == host else None
             host = message.hostname
         elif isinstance(message, Saved):
-            checkpoint = message.checkpoint
-    return host, checkpoint
+            log = message.log
+    return host, log
 
 
 def current_fingerprint() -> Fingerprint:

@@ -1,13 +1,12 @@
 """The node program, `python -m polybench.cluster.node`: measures the study of one machine group.
 
 It reads a Task from standard input and writes messages to standard output. The study runs as on any machine
-(runner.study), in a results folder of its own. Each saved document is also sent to the driver, with the
-checkpoint for resuming it. If standard input is closed, the driver is gone, and the node program ends.
+(runner.study), in a results folder of its own. After each phase its log is sent to the driver, from which it can be
+resumed. If standard input is closed, the driver is gone, and the node program ends.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -38,16 +37,13 @@ from polybench.cluster.messages import (
     request_decoder,
 )
 from polybench.errors import BadInput, PolybenchError
+from polybench.log import Failed, Log, StudyEnded
 from polybench.machine import host, interrupts
 from polybench.protocol.interpreter import OWN_INTERPRETER
-from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.doctor import diagnose
 from polybench.runner.progress import ConfigurationProgress, NullProgress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import resume_study, run_study
-from polybench.schema.encoding import encode
-from polybench.schema.metadata import Document
-from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 
 Send = Callable[[Message], None]
@@ -79,39 +75,31 @@ def _measure(task: Task, send: Send, folder: Path) -> None:
     """Run or resume one study in a results folder of its own."""
     store, progress, header = StreamingStore(folder, send), StreamingProgress(send), task.header
     with interrupts.defer_signals():
-        if task.checkpoint is not None:
-            CheckpointStore(folder).write_bytes(header.id, task.checkpoint)
+        if task.log is not None:
+            store.log_path(header.id).write_bytes(task.log)
             resume_study(header.id, progress, store=store, strict=task.strict, anonymous=header.anonymous)
             return
-        header = msgspec.structs.replace(header, host=host.this_host(), tool_version=host.tool_version())
+        header = msgspec.structs.replace(header, host=host.this_host(), polybench=host.tool_version())
         run_study(task.study, progress, store=store, header=header, strict=task.strict, parity_check=task.parity_check)
 
 
 class StreamingStore(Store):
-    """A results folder for one study, which sends each saved document."""
+    """A results folder for one study, which sends its log after each phase."""
 
     def __init__(self, folder: Path, send: Send) -> None:
         super().__init__(folder)
         self._send = send
 
-    def save(self, document: Document) -> Path:
-        """Save the document, and send it with its checkpoint even if this disk is full."""
-        assert isinstance(document, StudyDocument)  # this program measures only studies
-        try:
-            return super().save(document)
-        finally:
-            checkpoint = None
-            if not document.finished or any(one.status == "interrupted" for one in document.results):
-                with contextlib.suppress(OSError):  # a full disk: the study continues but cannot be resumed
-                    checkpoint = CheckpointStore(self.folder).path(document.id).read_bytes()
-            self._send(Saved(encode(document), checkpoint, self._read_logs(document)))
+    def publish(self, log: Log) -> None:
+        """Send the log, even if this disk is full, and with the end of the study the logs of failed workers."""
+        has_ended = isinstance(log.events[-1], StudyEnded)
+        self._send(Saved(log.text, self._read_logs(log) if has_ended else {}))
 
-    def _read_logs(self, document: StudyDocument) -> dict[str, bytes]:
-        """Return the logs of failed workers once the study has ended, since their folder is then deleted."""
-        if not document.finished:
-            return {}
-        folder = self.folder / "logs" / document.id  # an anonymous document lacks this path
-        paths = [folder / Path(result.log_path).name for result in document.results if result.log_path is not None]
+    def _read_logs(self, log: Log) -> dict[str, bytes]:
+        """Return the logs of failed workers, whose folder is deleted with this store."""
+        folder = self.folder / "logs" / log.header.id  # an anonymous log lacks this path
+        failures = [event.log_path for event in log.events if isinstance(event, Failed) and event.log_path is not None]
+        paths = [folder / Path(path).name for path in failures]
         return {path.name: path.read_bytes()[-_MAX_LOG_BYTES:] for path in paths if path.is_file()}
 
 

@@ -11,11 +11,13 @@ import msgspec
 from polybench.analysis.merge import machine_name, merge
 from polybench.cluster.driver import ClusterResult, Driver
 from polybench.cluster.executor import Executor, make_executor, supports_upload
+from polybench.log import Header
 from polybench.planning.plan import check_remote
-from polybench.results.document import DocumentHeader, study_toml
-from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy, polybench_changes
+from polybench.results.document import study_toml
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy
 from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
+from polybench.runner.resume import polybench_changes, refuse, refuse_to_anonymize
 from polybench.runner.scratch import scratch_folder
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
@@ -24,12 +26,12 @@ from polybench.storage.summaries import StudySummary
 
 
 def run_on_cluster(
-    cluster_run: ClusterRun, progress: Progress, *, store: Store | None, header: DocumentHeader | None = None
+    cluster_run: ClusterRun, progress: Progress, *, store: Store | None, header: Header | None = None
 ) -> ClusterResult:
     """Measure a study on a machine of every group.
 
     Ctrl-C ends the studies on all machines; the finished parts are returned and marked as interrupted. The store
-    gets each study and its checkpoint as soon as they arrive; without one, nothing is saved.
+    gets the log of each study, and its document, as soon as they arrive; without one, nothing is saved.
 
     Raises:
         BadInput: invalid input, detected before measuring.
@@ -80,15 +82,15 @@ def resume_on_cluster(
     checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):
         checkpoint = checkpoints.read(id, ClusterCheckpoint)
-        checkpoints.reject_changed(checkpoint, polybench_changes(checkpoint.header.tool_version))
         before, header = checkpoint.run, checkpoint.header
+        refuse(id, header.argv, polybench_changes(header.polybench), store.folder)
         checkpoint.run = msgspec.structs.replace(
             before,
             on=target or before.on,
             upload=upload or (before.upload and supports_upload(target or before.on)),
             strict=before.strict or strict,
         )
-        checkpoint.header = msgspec.structs.replace(header, anonymous=header.anonymous or anonymous)
+        refuse_to_anonymize(header, anonymous=anonymous)
         with _start_executor(checkpoint.run) as executor:
             driver = Driver(checkpoint, executor, progress, store)
             driver.restore()

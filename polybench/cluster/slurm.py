@@ -61,11 +61,11 @@ class NodeJob(Checkpointable):
     def __call__(self) -> None:
         """Run the node program; on the same host it resumes what an earlier start has finished."""
         task, this_host = self.task, socket.gethostname()
-        host, checkpoint = messages.last_host(self.file)
+        host, log = messages.last_host(self.file)
         if host == this_host:
-            task = msgspec.structs.replace(task, checkpoint=checkpoint or task.checkpoint)
+            task = msgspec.structs.replace(task, log=log or task.log)
         elif host is not None:
-            task = msgspec.structs.replace(task, checkpoint=None)
+            task = msgspec.structs.replace(task, log=None)
             moved = f"started on {host}, but SLURM moved the job: everything is measured again on {this_host}"
             messages.append_message(self.file, messages.WarningRaised(moved))
         # SLURM sends SIGTERM to all processes of a job. The node program and its workers inherit that it is
@@ -164,14 +164,14 @@ class SlurmExecutor:
         return ["--exclusive", "--requeue", *(f"--{name}={value}" for name, value in requested.items() if value)]
 
     def start(self, group: MachineGroup, task: Task, preferred_host: str | None = None) -> None:
-        """Submit a job, on its previous host if there is a checkpoint, since only that host can resume it.
+        """Submit a job, on its previous host if there is a log, since only that host can resume it.
 
         If a killed driver has left a job that waits, runs or has finished, follow that one instead.
         """
         folder, offset, host = self._folder / task.header.id, 0, ""
         if not (folder / "job").exists():
             offset = messages.read_messages(folder / "messages")[1]  # of an earlier job, which was lost
-            host = preferred_host or "" if task.checkpoint is not None else ""
+            host = preferred_host or "" if task.log is not None else ""
             self._submit(folder, group, task, host)
         self._jobs[group.label] = _Job(folder, host, offset)
         self._last_query = -math.inf
@@ -248,8 +248,8 @@ class _Job:
             return
         self._end_time = time.monotonic() if state in _END_STATES else math.inf
         if state == "PENDING":
-            host, checkpoint = messages.last_host(self.folder / "messages")
-            if checkpoint is not None and not self._host and previous[0] != "PENDING":
+            host, log = messages.last_host(self.folder / "messages")
+            if log is not None and not self._host and previous[0] != "PENDING":
                 self._require_host(host or "")  # it was requeued, and only this host can resume it
             elif self._host and reason.startswith("ReqNodeNotAvail"):
                 self._require_host("")

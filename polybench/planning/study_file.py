@@ -189,6 +189,19 @@ def parse(text: str, name: str, *, remote: bool = False) -> Study:
     return _parse(TomlText(name, text), quick=False, folder=Path(), remote=remote)[0]
 
 
+def stored_study(text: str, id: str) -> Study:
+    """Return the study in the text of a saved one, whatever this machine could measure of it.
+
+    Raises:
+        BadInput: another version of polybench wrote it, with unknown settings.
+    """
+    try:
+        toml = TomlText(f"the study of {id}", text)
+        return msgspec.convert(replace_network(toml, toml.load()), Study)
+    except (msgspec.ValidationError, BadInput) as error:
+        raise BadInput(f"cannot read the settings of study {id}: {error}") from error
+
+
 def _parse(text: TomlText, quick: bool, folder: Path, *, remote: bool) -> tuple[Study, StudyFileExtras]:
     table = text.load()
     if not table:

@@ -13,8 +13,7 @@ from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.networks.model import Model
 from polybench.networks.network_file import FINGERPRINT_MARK
-from polybench.networks.toml_text import TomlText
-from polybench.planning.study_file import NETWORK_SUFFIX, replace_network
+from polybench.planning.study_file import NETWORK_SUFFIX, stored_study
 from polybench.schema.options import EngineName, Study, environments_of
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -42,11 +41,7 @@ def measured_study(document: StudyDocument) -> Study:
     Raises BadInput if another version of polybench wrote it, with unknown settings, or if `check_repeatable` does.
     """
     check_repeatable(document)
-    try:
-        text = TomlText(f"the study of {document.id}", document.study)
-        study = msgspec.convert(replace_network(text, text.load()), Study)
-    except (msgspec.ValidationError, BadInput) as error:
-        raise BadInput(f"cannot read the settings of study {document.id}: {error}") from error
+    study = stored_study(document.study, str(document.id))
     return msgspec.structs.replace(study, threads=document.settings.threads)
 
 

@@ -19,7 +19,7 @@ from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, Numeric
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
-from polybench.schema.options import PositiveInt, Seconds
+from polybench.schema.options import NaturalInt, PositiveInt, Seconds
 from polybench.schema.resources import Allocations, Memory, NativeAllocation
 from polybench.schema.result import Startup
 
@@ -45,15 +45,15 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class BlockMeasured(msgspec.Struct, frozen=True):
-    """Times of a timing block; see `worker.timing_loop.BlockTimes`.
+    """Times of a timing block; see `worker.timing_loop.BlockTimes`. The log has these fields in `block`.
 
-    `step_times` has one value per step, or one per block if the engine cannot time single steps.
+    `step_seconds` has one value per step, or one per block if the engine cannot time single steps.
     """
 
-    step_times: Annotated[list[Seconds], Meta(min_length=1)]
+    step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
     steps_per_value: PositiveInt
-    peak_rss_bytes: int
-    gc_stats: GcStats | None = None
+    peak_rss_bytes: NaturalInt
+    gc: GcStats | None = None
     data_wait_seconds: float | None = None
     call_overhead_seconds: float | None = None
 

@@ -1,21 +1,23 @@
-"""Builds the study document from the runs of its configurations. Pure."""
+"""Computes the report of a study from its log. Pure."""
 
 from __future__ import annotations
 
 import math
 import statistics as stdlib_statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import tomli_w
 
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.log import AnyEvent, DamagedLog, PlannedConfiguration, SettingsChosen, StudyEnded
+from polybench.networks import find_model
 from polybench.networks.model import Model
 from polybench.networks.network_file import network_table
 from polybench.planning.plan import Plan, engine_spec
-from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
-from polybench.protocol.loaded_code import fingerprint
+from polybench.planning.study_file import stored_study
 from polybench.results.comparisons import add_comparisons, allreduce_share, trained_epochs
 from polybench.results.interference import (
     drop_affected_rounds,
@@ -23,11 +25,14 @@ from polybench.results.interference import (
     summarize_interference,
     throttling_warnings,
 )
-from polybench.results.peak import FindPeaks, compare_with_peak
+from polybench.results.peak import compare_with_peak
 from polybench.results.run_state import ConfigurationRun, StudyRun
+from polybench.results.sanity import implausible_results
 from polybench.results.usage import summarize_usage
-from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
-from polybench.schema.options import Id, Study, Workload, max_epochs, merge_prices
+from polybench.results.warnings import final_warnings
+from polybench.schema import units
+from polybench.schema.metadata import Host, Resumed, Settings
+from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
     Pipeline,
@@ -41,24 +46,12 @@ from polybench.schema.result import (
     busy_hint,
     busy_reason,
 )
-from polybench.schema.study import StudyDocument
+from polybench.schema.study import StudyDocument, from_json, to_json
 from polybench.stats import statistics
 
 DEFAULT_BASELINE = "torch/cpu"
 
-
-class DocumentHeader(msgspec.Struct, frozen=True):
-    """Holds the fields of a document that are known before the first measurement."""
-
-    id: Id
-    created: str
-    tool_version: ToolVersion
-    argv: list[str]
-    study_file: StudyFileMetadata
-    host: Host
-    resumed: list[Resumed] = []
-    anonymous: bool = False
-    """If true, the saved document does not identify the machine."""
+INTERRUPTED = "interrupted: the results contain only finished measurements"
 
 
 def study_toml(study: Study) -> str:
@@ -69,15 +62,15 @@ def study_toml(study: Study) -> str:
     return tomli_w.dumps(fields)
 
 
-def choose_baseline(plan: Plan, runs: Sequence[ConfigurationRun]) -> str | None:
+def choose_baseline(study: Study, runs: Sequence[ConfigurationRun]) -> str | None:
     """Return the requested baseline, else `torch/cpu`, else the first configuration, if possible one without a caveat.
 
     Configurations that were not measured or failed the parity check cannot be the baseline.
     """
-    ranked = [run.configuration for run in runs if measured_step_times(run) and run.is_ranked and not _is_busy(run)]
-    ranked.sort(key=lambda one: engine_spec(one).caveat(one.variants) is not None)
-    measured = [configuration.name for configuration in ranked]
-    preferred = plan.study.baseline or DEFAULT_BASELINE
+    ranked = [run for run in runs if run.counted_blocks and run.is_ranked and not _is_busy(run)]
+    ranked.sort(key=lambda run: run.planned.caveat is not None)
+    measured = [run.configuration.name for run in ranked]
+    preferred = study.baseline or DEFAULT_BASELINE
     return preferred if preferred in measured else next(iter(measured), None)
 
 
@@ -87,49 +80,130 @@ def _is_busy(run: ConfigurationRun) -> bool:
     return bool(blocks) and all(block.affected for block in blocks)
 
 
-def measured_step_times(run: ConfigurationRun) -> list[list[list[float]]]:
-    """Return the step times as [process][round][step], without empty rounds and trailing empty processes."""
-    step_times = [[one_round for one_round in process if one_round] for process in run.step_times]
-    while step_times and not step_times[-1]:
-        step_times.pop()
-    return step_times if any(step_times) else []
-
-
-def build_study_document(
-    header: DocumentHeader, plan: Plan, files: SharedFiles, measured: StudyRun, find_peaks: FindPeaks
+def derive(
+    events: Iterable[AnyEvent], *, baseline: str | None = None, tolerance: float | None = None, salvage: bool = False
 ) -> StudyDocument:
-    """Build the document of all results so far; nothing else adds to it."""
-    baseline = choose_baseline(plan, measured.runs)
-    results = [_build_result(plan, files, run, find_peaks) for run in measured.runs]
-    for result in results:
-        if result.busy and result.reason is None:
-            result.reason = busy_reason(result.interference, header.host.busiest_programs)
+    """Compute the report of a log; nothing else enters.
+
+    Args:
+        events: of the whole log.
+        baseline: a configuration in place of the study's baseline.
+        tolerance: in place of the study's.
+        salvage: use only the events before a damage.
+
+    Raises:
+        BadInput: the baseline is no configuration of the study.
+        DamagedLog: the events contradict each other, or nothing was begun.
+    """
+    measured = StudyRun.of(events, salvage=salvage)
+    if baseline is not None:
+        lookup_or_suggest(baseline, {run.configuration.name: run for run in measured.runs}, "configuration")
+    try:
+        return _derive(measured, baseline, tolerance)
+    except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError, BadInput) as error:
+        raise DamagedLog(f"cannot read the log of {measured.header and measured.header.id}: {error}") from error
+
+
+def report_of(events: Iterable[AnyEvent], **arguments: Any) -> StudyDocument:
+    """Compute the report of a log that may be crafted: as `derive`, but it holds no number that a report cannot have.
+
+    Raises:
+        BadInput: as `derive`, or a computed value is out of its bounds.
+    """
+    document = derive(events, **arguments)
+    try:
+        return from_json(to_json(document))
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise DamagedLog(f"cannot read the log of {document.id}: {error}") from error
+
+
+def _derive(measured: StudyRun, baseline: str | None, tolerance: float | None) -> StudyDocument:
+    header, settings = measured.header, measured.settings
+    if header is None or settings is None:
+        raise ValueError("it ended before its settings were known")
+    study = stored_study(header.study, header.id)
+    study = msgspec.structs.replace(study, baseline=baseline or study.baseline)
+    model, shared = find_model(study.model), settings.settings
+    baseline = choose_baseline(study, measured.runs)
+    host = _host(header.host, measured)
+    results = [_build_result(study, model, settings, run) for run in measured.runs]
+    for result, run in zip(results, measured.runs, strict=True):
+        if measured.end is not None and measured.end.outcome == "interrupted" and run.is_active:
+            result.status, result.hint = "interrupted", measured.end.hint
+            result.reason = f"interrupted after {len(run.counted_blocks)} of {study.processes} processes"
+        elif result.busy and result.reason is None:
+            result.reason = busy_reason(result.interference, host.busiest_programs)
             result.hint = busy_hint(result.interference)
-    add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads), measured.memory_groups)
-    return StudyDocument(
+    prices = merge_prices(study.prices, shared.threads)
+    add_comparisons(results, baseline, prices, measured.groups)
+    blocks = [budget.block for budget in measured.budgets if budget.block is not None]
+    document = StudyDocument(
         id=header.id,
         created=header.created,
-        polybench=header.tool_version,
+        polybench=header.polybench,
         argv=header.argv,
-        resumed=header.resumed,
-        finished=measured.finished,
-        title=header.study_file.title,
-        tags=[*header.study_file.tags],
-        study=study_toml(plan.study),
-        settings=build_settings(plan, files, baseline, measured.timing_blocks),
-        host=header.host,
-        interference=list(measured.interference),
-        phase_seconds=measured.phase_seconds,
-        warnings=list(measured.warnings),
+        resumed=[Resumed(one.resumed_at, one.processes, one.trainings) for one in measured.resumed],
+        finished=measured.end is not None,
+        title=header.title,
+        tags=header.tags,
+        study=header.study,
+        settings=msgspec.structs.replace(
+            shared,
+            baseline=baseline,
+            tolerance=shared.tolerance if tolerance is None else tolerance,
+            prices=prices,
+            rounds_per_process=_common(block.rounds for block in blocks),
+            steps_per_round=_common(block.steps for block in blocks),
+        ),
+        host=host,
+        interference=measured.interference,
+        phase_seconds=measured.phases(),
         results=results,
-        published=header.study_file.published,
+        published=header.published,
     )
+    document.warnings = _warnings(document, study, model, measured)
+    return document
 
 
-def build_settings(
-    plan: Plan, files: SharedFiles, baseline: str | None = None, blocks: Sequence[TimingBlocks] = ()
-) -> Settings:
-    """Return the settings of all configurations; before any measurement without baseline and blocks."""
+def _host(host: Host, measured: StudyRun) -> Host:
+    """Return the host with the waits for it to be idle."""
+    waited, programs = measured.idle_wait_seconds, measured.busiest_programs
+    return msgspec.structs.replace(host, idle_wait_seconds=waited, busiest_programs=programs)
+
+
+def _warnings(document: StudyDocument, study: Study, model: Model, measured: StudyRun) -> list[str]:
+    """Return the warnings of the log, and those about the results; each once."""
+    texts = [warned.text for warned in measured.warnings]
+    if measured.end is None:
+        return texts
+    if measured.end.outcome == "interrupted":
+        texts.append(INTERRUPTED)
+    cut_short = any(budget.cut_short for budget in measured.budgets)
+    texts += final_warnings(document, study, cut_short)
+    texts += _changed_since_printed(document, measured.end)
+    assert measured.settings is not None
+    texts += implausible_results(document.results, model, measured.settings.cache_bytes)
+    return list(dict.fromkeys(texts))
+
+
+_SAME = 1e-9
+"""Relative difference of two step times that were computed in the same way."""
+
+
+def _changed_since_printed(document: StudyDocument, end: StudyEnded) -> Iterator[str]:
+    """Yield each step time that differs from the one that was printed when the study ended."""
+    now = {one.configuration: one.step_time.mean for one in document.results if one.step_time is not None}
+    for name, printed in end.step_seconds.items():
+        if not math.isclose(now.get(name, 0.0), printed, rel_tol=_SAME):
+            today = units.format_seconds(now[name]) if name in now else "none"
+            yield (
+                f"{name}: polybench {end.polybench.version} printed a step time of {units.format_seconds(printed)};"
+                f" this one computes {today} from the same log"
+            )
+
+
+def build_settings(plan: Plan, files: SharedFiles) -> Settings:
+    """Return the settings of all configurations, as far as they are known before measuring."""
     study, workload = plan.study, plan.workload
     return Settings(
         model=plan.model.name,
@@ -150,15 +224,28 @@ def build_settings(
         seed=study.seed,
         processes=study.processes,
         tolerance=study.tolerance,
-        rounds_per_process=_common(block.rounds for block in blocks),
-        steps_per_round=_common(block.steps for block in blocks),
+        rounds_per_process=None,
+        steps_per_round=None,
         input=workload.input,
         loader_workers=workload.loader_workers,
         augment=workload.augment,
         epochs=study.epochs,
-        baseline=baseline,
-        prices=merge_prices(study.prices, workload.threads),
+        baseline=None,
+        prices={},
     )
+
+
+def planned_configurations(plan: Plan, dataset: str) -> list[PlannedConfiguration]:
+    """Return the configurations of a plan, before the environments of their workers are known."""
+    return [
+        PlannedConfiguration(
+            configuration=configuration,
+            workload=msgspec.structs.replace(plan.workload_of(configuration), dataset=dataset),
+            caveat=engine_spec(configuration).caveat(configuration.variants),
+            world_size=configuration.replicas if engine_spec(configuration).replicas == "processes" else 1,
+        )
+        for configuration in plan.configurations
+    ]
 
 
 def _common(numbers: Iterable[int]) -> int | None:
@@ -167,21 +254,20 @@ def _common(numbers: Iterable[int]) -> int | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_peaks: FindPeaks) -> Result:
+def _build_result(study: Study, model: Model, settings: SettingsChosen, run: ConfigurationRun) -> Result:
     """Build the record of a configuration; `add_comparisons` fills in what depends on other configurations."""
-    configuration, study = run.configuration, plan.study
-    workload = msgspec.structs.replace(plan.workload_of(configuration), dataset=files.dataset.name)
+    configuration, workload = run.configuration, run.planned.workload
     trainings = [
         msgspec.structs.replace(training, complete=is_complete(training, study))
         for training in run.trainings
         if training.epochs
     ]
-    values = measured_step_times(run)
+    values = run.step_times
     times = _summarize_times(run, values) if values else _NOT_TIMED
     step_time, step_times = None if _is_busy(run) else times.step_time, times.step_times
     epoch_seconds = statistics.mean_step(trained_epochs(trainings))[0] if trainings else None
     if step_time is not None and not trainings:
-        epoch_seconds = files.steps_in_epoch * step_time.mean
+        epoch_seconds = settings.steps_in_epoch * step_time.mean
     usage = summarize_usage(
         run.usage,
         configuration.device,
@@ -199,16 +285,16 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
     accuracies = [one.accuracy for one in complete if one.accuracy is not None]
     test_losses = [one.test_loss for one in complete if one.test_loss is not None]
     items_per_second = workload.batch_size / step_time.mean if step_time else None
-    reads_tokens = plan.model.vocabulary_size is not None
+    reads_tokens = model.vocabulary_size is not None
     result = Result(
         configuration=configuration.name,
         engine=configuration.engine,
         variant=configuration.variant,
         environment=configuration.environment,
         device=configuration.device,
-        world_size=configuration.replicas if engine_spec(configuration).replicas == "processes" else 1,
+        world_size=run.planned.world_size,
         workload=workload,
-        caveat=engine_spec(configuration).caveat(configuration.variants),
+        caveat=run.planned.caveat,
         status=run.status,
         reason=run.reason,
         hint=run.hint,
@@ -216,13 +302,13 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         log_path=str(run.log_path) if run.log_path else None,
         warnings=[*run.warnings, *times.warnings, *usage.warnings, *kernel_warnings],
         versions=collect_versions(run),
-        code_fingerprint=fingerprint(run.code),
+        code_fingerprint=run.code_sha256,
         step_time=step_time,
         items_per_second=items_per_second,
-        tokens_per_second=items_per_second * plan.model.input_shape[0] if items_per_second and reads_tokens else None,
+        tokens_per_second=items_per_second * model.input_shape[0] if items_per_second and reads_tokens else None,
         epoch_seconds=epoch_seconds,
         startup=_startup(run.startups),
-        python_call_overhead_seconds=_median(run.python_call_overhead_seconds) if step_time else None,
+        python_call_overhead_seconds=_median(run.call_overheads) if step_time else None,
         allocations=run.allocations,
         gc=_garbage_collection(run, step_time),
         pipeline=_pipeline(run, workload, step_time),
@@ -242,7 +328,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         communication=allreduce_share(run.allreduce_times),
         step_times=step_times,
     )
-    result.peak = compare_with_peak(result, plan.model, find_peaks)
+    result.peak = compare_with_peak(result, model, run.peaks)
     return result
 
 
@@ -329,10 +415,10 @@ def collect_versions(run: ConfigurationRun) -> dict[str, Any]:
     """Return versions by name of framework or library; `build`, `environment` and `inherited` are dicts."""
     info = run.engine_info
     versions: dict[str, Any] = {**info.versions, "build": info.build} if info else {}
-    if info and run.interpreter.version is not None:
-        versions["python"] = run.interpreter.version
-        versions["build"] = {**info.build, "interpreter": run.interpreter.executable}
-    return {**versions, "environment": run.env_vars, "inherited": run.inherited_env_vars}
+    if info and run.python is not None:
+        versions["python"], interpreter = run.python
+        versions["build"] = {**info.build, "interpreter": interpreter}
+    return {**versions, "environment": run.env_vars, "inherited": run.planned.inherited_env_vars}
 
 
 _CACHED_FIRST_STEP = "first_step_with_cached_code_seconds"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -184,36 +184,33 @@ def _unstable_warnings(peaks: Iterable[PeakMeasurement], study: StudyDocument) -
         )
 
 
-FindPeaks = Callable[[Sequence[str], str, Workload], PeakDocument | None]
-"""Function of engines, device and workload that returns this machine's peaks under these conditions, if known."""
+def comparable_peaks(
+    document: PeakDocument, engine: str, versions: Mapping[str, str], workload: Workload
+) -> list[PeakMeasurement]:
+    """Return the peaks with which a configuration may be compared.
 
-
-def compare_with_peak(result: Result, model: Model, find_peaks: FindPeaks) -> PeakComparison | None:
-    """Return the fraction of this machine's peak that a measured configuration reaches.
-
-    A peak that was measured with other versions of the engine does not count.
+    A peak that was measured with other versions of the engine does not count, nor do convolutions of another workload.
     """
-    seconds, workload = result.step_time, result.workload
-    if seconds is None or not result.is_ranked or device_count(result) > 1:  # a peak is that of one device
-        return None
-    cached = find_peaks([result.engine], result.device, workload)
-    if cached is None:
-        return None
-    versions = [
-        peaks.versions for peaks in cached.configurations if peaks.engine == result.engine and peaks.status == "ok"
-    ]
-    if versions and library_versions(result.versions) not in versions:
-        return None
-    peaks_by_kind = {peak.kind: peak for peak in cached.peaks}
+    measured = [peaks.versions for peaks in document.configurations if peaks.engine == engine and peaks.status == "ok"]
+    if measured and versions not in measured:
+        return []
+    same_workload = (document.model, document.batch_size) == (workload.model, workload.batch_size)
+    return [peak for peak in document.peaks if same_workload or peak.kind != "convolution"]
+
+
+def compare_with_peak(result: Result, model: Model, peaks: Sequence[PeakMeasurement]) -> PeakComparison | None:
+    """Return the fraction of this machine's peak that a measured configuration reaches."""
+    peaks_by_kind = {peak.kind: peak for peak in peaks}
     product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))
-    if product is None:
+    is_of_one_device = device_count(result) == 1
+    if product is None or result.step_time is None or not result.is_ranked or not is_of_one_device:
         return None
-    same_workload = (cached.model, cached.batch_size) == (workload.model, workload.batch_size)
+    workload = result.workload
     conditions = f"{product.engine} on {product.device} in {product.precision}"
     return PeakComparison(
         flops_per_second=product.value,
-        fraction=2 * model.macs(workload.pass_) * workload.batch_size / seconds.mean / product.value,
+        fraction=2 * model.macs(workload.pass_) * workload.batch_size / result.step_time.mean / product.value,
         source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
-        convolution_flops_per_second=convolution.value if convolution and same_workload else None,
+        convolution_flops_per_second=convolution.value if convolution else None,
         bytes_per_second=triad.value if triad else None,
     )

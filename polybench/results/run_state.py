@@ -1,156 +1,502 @@
-"""Collects the measurements of each configuration while a study runs."""
+"""What a log says about a study: its events, applied one after the other.
+
+The running program and `results.document.derive` apply the same events, so a report has what the log has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import singledispatchmethod
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal, NamedTuple
 
-from msgspec import Meta
+import msgspec
 
 from polybench.engines.job import EngineInfo, GcStats
 from polybench.errors import EngineUnavailable
+from polybench.log import (
+    AllocationsCounted,
+    AllreduceTimed,
+    AnyEvent,
+    BlockTimed,
+    EngineLoaded,
+    EpochTrained,
+    Failed,
+    GroupsChosen,
+    Header,
+    Log,
+    MemoryMeasured,
+    OfConfiguration,
+    ParityChecked,
+    PeaksUsed,
+    PhaseEnded,
+    PipelineTimed,
+    PlannedConfiguration,
+    ProcessEnded,
+    ProcessStarted,
+    RoundMeasured,
+    SettingsChosen,
+    StudyEnded,
+    StudyResumed,
+    Warned,
+    WorkerStarted,
+    damaged,
+)
+from polybench.machine.interference import severity
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.plan import engine_spec
-from polybench.planning.schedule import TimingBlocks
-from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingTimed
+from polybench.planning.schedule import RoundBudget
+from polybench.protocol.calls import Loaded
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
-from polybench.protocol.loaded_code import Code, changed_names, describe_changes
+from polybench.protocol.loaded_code import Code, changed_names, describe_changes, fingerprint
+from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
-from polybench.schema.options import Configuration, PositiveInt, Seconds
+from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
 from polybench.schema.result import Startup, Status, Training
 
+NO_CODE: Code = {}
 
-@dataclass
-class StudyRun:
-    """Measurements of a study so far.
 
-    Attributes:
-        timing_blocks: of each group of configurations that is measured, once they are known.
-        interference: one entry per round.
-        memory_groups: names of the configurations that were measured side by side.
-        phase_seconds: of the phases so far; None if the study was resumed.
-        finished: whether no phase is left.
-    """
+class CachedParity(NamedTuple):
+    """A parity check of an earlier study, and what its worker had loaded."""
 
-    runs: Sequence[ConfigurationRun]
-    warnings: Sequence[str]
-    timing_blocks: Sequence[TimingBlocks]
-    interference: Sequence[RoundInterference]
-    memory_groups: Sequence[Sequence[str]]
-    phase_seconds: PhaseSeconds | None
-    finished: bool
+    worker_info: Loaded
+    parity: ParityCheck
+    later_code: Code
 
 
 @dataclass
 class ConfigurationRun:
-    """Measurements of one configuration so far.
+    """What has happened to one configuration so far.
 
-    `step_times` are seconds as [process][round][step]; `block_counters` are [process][round].
+    Attributes:
+        planned: the configuration, its workload and the environment of its workers.
+        log: gets the events that `record` applies; None in a program that does not measure a study.
+        interpreter: of the workers that this program starts.
+        blocks: all attempts at timing blocks, as [process][round][attempt].
+        cached_check: a check that counts as soon as a worker has loaded the same code.
     """
 
-    configuration: Configuration
-    env_vars: dict[str, str]
-    """Environment variables that polybench sets for the workers."""
-    inherited_env_vars: dict[str, str] = field(default_factory=dict)
-    """Environment variables of the user that documents record."""
-    unrecorded_env_hash: str = ""
-    """Hash of the user's other variables that engines may read; no document has it."""
+    planned: PlannedConfiguration
+    log: Log | None = None
     interpreter: Interpreter = OWN_INTERPRETER
     status: Status = "ok"
     reason: str | None = None
     hint: str | None = None
     log_path: Path | None = None
     engine_info: EngineInfo | None = None
+    python: tuple[str, str] | None = None
+    """Version and path of another environment's interpreter."""
     parity: ParityCheck = UNCHECKED
-    cached_worker_info: Loaded | None = None
-    """The engine that passed a cached parity check, until a worker has confirmed that it is unchanged."""
+    cached_check: CachedParity | None = None
     code: dict[str, str] = field(default_factory=dict)
     """The code that its last worker had loaded before its first step, see `protocol.loaded_code`."""
+    code_sha256: str | None = None
     later_code: dict[str, str] = field(default_factory=dict)
     """Files that the checked worker had loaded at the end of the parity check, in addition."""
+    later_code_sha256: str | None = None
     resolution: Literal["step", "block"] = "step"
-    steps_per_value: PositiveInt = 1
     startups: list[Startup] = field(default_factory=list)
-    step_times: list[list[Annotated[list[Seconds], Meta(min_length=1)]]] = field(default_factory=list)
-    block_counters: list[list[BlockCounters]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    peak_rss_bytes: int | None = None
-    gc_stats: list[GcStats] = field(default_factory=list)
-    data_wait_seconds: float | None = None
-    python_call_overhead_seconds: list[float] = field(default_factory=list)
-    pipeline_and_training: PipelineAndTrainingTimed | None = None
-    allreduce_times: tuple[float, float] | None = None
-    """Seconds per step with and without the all-reduce of gradients."""
-    usage: list[BlockUsage] = field(default_factory=list)
+    blocks: list[list[list[BlockTimed]]] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
+    native_failure: str | None = None
+    pipeline_and_training: PipelineTimed | None = None
+    allreduce_times: tuple[float, float] | None = None
+    """Seconds per step with and without the all-reduce of gradients."""
+    peaks: list[PeakMeasurement] = field(default_factory=list)
     trainings: list[Training] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def configuration(self) -> Configuration:
+        """The configuration."""
+        return self.planned.configuration
+
+    @property
+    def env_vars(self) -> dict[str, str]:
+        """Environment variables that polybench sets for the workers."""
+        return self.planned.env_vars
+
+    @property
     def is_active(self) -> bool:
-        """Return True if another worker may be started for this configuration."""
+        """True if another worker may be started for this configuration."""
         return self.status == "ok"
 
     @property
     def is_ranked(self) -> bool:
-        """Return True if neither the run nor its parity check failed."""
+        """True if neither the run nor its parity check failed."""
         return self.status != "failed" and self.parity.status != "fail"
 
-    def reuse_check(self, worker_info: Loaded, parity: ParityCheck, later_code: Code) -> None:
-        """Use the parity check of an earlier study, in which the engine's worker was as described."""
-        self.engine_info, self.parity, self.cached_worker_info = worker_info.info, parity, worker_info
-        self.later_code = dict(later_code)
+    @property
+    def is_unchecked(self) -> bool:
+        """True if it has neither a parity check nor one of an earlier study."""
+        return self.parity == UNCHECKED and self.cached_check is None
+
+    @property
+    def counted_blocks(self) -> list[list[BlockTimed]]:
+        """The attempt with the least interference at each timing block, as [process][round].
+
+        Trailing processes without a block are left out.
+        """
+        counted = [[_least_affected(attempts) for attempts in process] for process in self.blocks]
+        while counted and not counted[-1]:
+            counted.pop()
+        return counted
+
+    @property
+    def step_times(self) -> list[list[list[float]]]:
+        """Seconds per step, as [process][round][step]."""
+        return [[block.step_seconds for block in process] for process in self.counted_blocks]
+
+    @property
+    def block_counters(self) -> list[list[BlockCounters]]:
+        """Counters of the timing blocks, as [process][round]."""
+        return [[block.counters for block in process] for process in self.counted_blocks]
+
+    @property
+    def steps_per_value(self) -> int:
+        """Steps whose mean is one step time."""
+        return next((block.steps_per_value for process in self.counted_blocks for block in process), 1)
+
+    @property
+    def usage(self) -> list[BlockUsage]:
+        """Resource usage of the timing blocks."""
+        return [block.usage for process in self.counted_blocks for block in process if block.usage is not None]
+
+    @property
+    def gc_stats(self) -> list[GcStats]:
+        """Work of the garbage collector in the timing blocks."""
+        return [block.gc for process in self.counted_blocks for block in process if block.gc is not None]
+
+    @property
+    def data_wait_seconds(self) -> float | None:
+        """Wait for data in all timing blocks; None if the engine cannot measure it."""
+        return _sum_known(block.data_wait_seconds for process in self.counted_blocks for block in process)
+
+    @property
+    def call_overheads(self) -> list[float]:
+        """Extra seconds of a call from Python, by timing block."""
+        blocks = [block.call_overhead_seconds for process in self.counted_blocks for block in process]
+        return [seconds for seconds in blocks if seconds is not None]
+
+    @property
+    def peak_rss_bytes(self) -> int | None:
+        """Peak resident memory over all processes."""
+        return max((block.peak_rss_bytes for process in self.counted_blocks for block in process), default=None)
+
+    def record(self, event: OfConfiguration | Warned) -> None:
+        """Add an event to the log, and apply it."""
+        if self.log is not None:
+            self.log.add(event)
+        self.apply(event)
 
     def record_loaded(self, loaded: Loaded) -> None:
-        """Record what a worker has loaded; discard a cached parity check of other code."""
-        if self.cached_worker_info not in (None, loaded):
-            self.discard_check()
+        """Record what a worker has loaded, and a cached parity check of the same code."""
+        name, cached = self.configuration.name, self.cached_check
         if changed := changed_names(self.code, loaded.code) if self.code else []:
-            self.warnings.append(f"between two processes of this study, {describe_changes(changed)}")
-        self.engine_info, self.code, self.cached_worker_info = loaded.info, loaded.code, None
+            text = f"between two processes of this study, {describe_changes(changed)}"
+            self.record(Warned(configuration=name, text=text, names=True))
+        if (self.engine_info, self.code_sha256) != (loaded.info, fingerprint(loaded.code)):
+            version = self.interpreter.version
+            python = None if version is None else (version, self.interpreter.executable)
+            self._record_engine(loaded.info, loaded.code, python)
+        self.cached_check = None
+        if cached is not None and cached.worker_info == loaded:
+            self.record_parity(cached.parity, cached.later_code, cached=True)
 
-    def discard_check(self) -> None:
-        """Discard the parity check, because the engine has changed since."""
-        self.engine_info, self.parity, self.cached_worker_info = None, UNCHECKED, None
-        self.later_code = {}
+    def record_parity(self, parity: ParityCheck, later_code: Code = NO_CODE, *, cached: bool = False) -> None:
+        """Record a parity check, and which code the checked worker had loaded after its first step."""
+        name, sha256 = self.configuration.name, fingerprint(later_code)
+        self.record(ParityChecked(configuration=name, parity=parity, cached=cached, later_code_sha256=sha256))
+        self.later_code = dict(later_code)
+        if self.log is not None:
+            self.log.keep(sha256, later_code)
+
+    def _record_engine(self, info: EngineInfo, code: Code, python: tuple[str, str] | None) -> None:
+        sha256 = fingerprint(code)
+        self.record(
+            EngineLoaded(
+                configuration=self.configuration.name,
+                versions=info.versions,
+                build=info.build,
+                devices=[*info.devices],
+                python=python,
+                code_sha256=sha256,
+            )
+        )
+        self.code = dict(code)
+        if self.log is not None:
+            self.log.keep(sha256, code)
+
+    def copy_check(self, first: ConfigurationRun) -> None:
+        """Record what was found out about an equal configuration before anything was measured."""
+        self.cached_check = first.cached_check
+        if first.engine_info is not None:
+            self._record_engine(first.engine_info, first.code, first.python)
+        if first.parity != UNCHECKED:
+            self.record_parity(first.parity, first.later_code)
+        if first.status in ("unavailable", "failed"):
+            self._fail(first.status, first.reason, first.hint, first.log_path)
 
     def mark_unavailable(self, missing: EngineUnavailable) -> None:
         """Record that this machine lacks the engine or the device."""
-        self.status, self.reason = "unavailable", missing.reason
-        self.hint = self.interpreter.adapt_hint(missing.hint, engine_spec(self.configuration))
+        hint = self.interpreter.adapt_hint(missing.hint, engine_spec(self.configuration))
+        self._fail("unavailable", missing.reason, hint)
 
-    def mark_failed(self, error: Exception, log: Path) -> None:
+    def mark_failed(self, error: Exception, log: Path | None = None) -> None:
         """Record the failure; measurements so far remain."""
-        if self.cached_worker_info is not None:
-            self.discard_check()  # no worker has confirmed that the engine is unchanged
+        self.cached_check = None  # no worker has confirmed that the engine is unchanged
         if isinstance(error, EngineUnavailable):
             self.mark_unavailable(error)
         else:
-            self.status, self.reason, self.log_path = "failed", str(error), log
-            self.hint = "see the worker's log for details"
+            self._fail("failed", str(error), "see the worker's log for details" if log else None, log)
 
-    def start_process_run(self) -> None:
-        """Start a new process in the measurements."""
-        self.step_times.append([])
-        self.block_counters.append([])
+    def _fail(
+        self, status: Literal["unavailable", "failed"], reason: str | None, hint: str | None, log: Path | None = None
+    ) -> None:
+        path = str(log) if log else None
+        name = self.configuration.name
+        self.record(Failed(configuration=name, status=status, reason=reason, hint=hint, log_path=path))
 
-    def add_block(self, block: BlockMeasured, counters: BlockCounters, usage: BlockUsage | None) -> None:
-        """Add a timing block of the current process, with its counters and resource usage."""
-        self.step_times[-1].append(block.step_times)
-        self.block_counters[-1].append(counters)
-        self.steps_per_value = block.steps_per_value
-        self.peak_rss_bytes = max(self.peak_rss_bytes or 0, block.peak_rss_bytes)
-        if block.gc_stats is not None:
-            self.gc_stats.append(block.gc_stats)
-        if block.data_wait_seconds is not None:
-            self.data_wait_seconds = (self.data_wait_seconds or 0.0) + block.data_wait_seconds
-        if block.call_overhead_seconds is not None:
-            self.python_call_overhead_seconds.append(block.call_overhead_seconds)
-        if usage is not None:
-            self.usage.append(usage)
+    def warn(self, text: str) -> None:
+        """Record a warning."""
+        self.record(Warned(configuration=self.configuration.name, text=text, names=True))
+
+    @singledispatchmethod
+    def apply(self, event: OfConfiguration | Warned) -> None:
+        """Apply an event."""
+        raise TypeError(event)
+
+    @apply.register
+    def _(self, event: EngineLoaded) -> None:
+        self.engine_info = EngineInfo(event.versions, event.build, tuple(event.devices))
+        self.python, self.code_sha256 = event.python, event.code_sha256
+
+    @apply.register
+    def _(self, event: ParityChecked) -> None:
+        self.parity, self.later_code_sha256 = event.parity, event.later_code_sha256
+
+    @apply.register
+    def _(self, event: WorkerStarted) -> None:
+        self.startups.append(event.startup)
+        self.resolution = event.resolution
+        self.losses = [loss for loss in event.losses if loss is not None]
+
+    @apply.register
+    def _(self, event: BlockTimed) -> None:
+        rounds = self.blocks[event.process]
+        if event.round == len(rounds):
+            rounds.append([])
+        if (event.round, event.attempt) != (len(rounds) - 1, len(rounds[-1])):
+            raise ValueError(f"attempt {event.attempt} of round {event.round} follows {len(rounds)} rounds")
+        rounds[-1].append(event)
+
+    @apply.register
+    def _(self, event: MemoryMeasured) -> None:
+        self.memory = event.memory or self.memory
+        if event.gpu_bytes_freed is not None:
+            self.gpu_bytes_freed = max(self.gpu_bytes_freed or 0, event.gpu_bytes_freed)
+
+    @apply.register
+    def _(self, event: AllocationsCounted) -> None:
+        counted = {name: one for name in ("host", "device", "native") if (one := getattr(event, name)) is not None}
+        self.allocations = msgspec.structs.replace(self.allocations, **counted)
+        if event.native_failure is not None:
+            self.native_failure = event.native_failure
+            self.warnings.append(event.native_failure)
+
+    @apply.register
+    def _(self, event: PipelineTimed) -> None:
+        self.pipeline_and_training = event
+
+    @apply.register
+    def _(self, event: AllreduceTimed) -> None:
+        self.allreduce_times = event.with_seconds, event.without_seconds
+
+    @apply.register
+    def _(self, event: PeaksUsed) -> None:
+        self.peaks = event.peaks
+
+    @apply.register
+    def _(self, event: EpochTrained) -> None:
+        training = next((one for one in self.trainings if one.seed == event.seed), None)
+        if training is None:
+            self.trainings.append(training := Training(event.seed, []))
+        training.epochs[event.number :] = [event.epoch]
+
+    @apply.register
+    def _(self, event: Failed) -> None:
+        self.status, self.reason, self.hint = event.status, event.reason, event.hint
+        self.log_path = Path(event.log_path) if event.log_path else None
+
+    @apply.register
+    def _(self, event: Warned) -> None:
+        self.warnings.append(event.text)
+
+
+def _least_affected(attempts: Sequence[BlockTimed]) -> BlockTimed:
+    """Return the attempt that counts, the first of equal ones, with the number of further attempts."""
+    best = min(attempts, key=lambda block: severity(block.counters))
+    counters = msgspec.structs.replace(best.counters, reruns=len(attempts) - 1)
+    return msgspec.structs.replace(best, counters=counters)
+
+
+def _sum_known(seconds: Iterable[float | None]) -> float | None:
+    known = [one for one in seconds if one is not None]
+    return sum(known) if known else None
+
+
+@dataclass
+class StudyRun:
+    """What has happened in a study so far.
+
+    Attributes:
+        runs: one a configuration, in the study's order.
+        groups: names of the configurations that are measured side by side.
+        budgets: round budgets of the groups at the end of the last process run.
+        interference: one entry a round.
+        process_runs: number of process runs that have ended.
+        phase_seconds: by phase and number of the process run, -1 outside of process runs.
+    """
+
+    header: Header | None = None
+    settings: SettingsChosen | None = None
+    runs: list[ConfigurationRun] = field(default_factory=list)
+    groups: list[list[str]] = field(default_factory=list)
+    budgets: list[RoundBudget] = field(default_factory=list)
+    interference: list[RoundInterference] = field(default_factory=list)
+    process_runs: int = 0
+    warnings: list[Warned] = field(default_factory=list)
+    phase_seconds: dict[str, dict[int, float]] = field(default_factory=dict)
+    resumed: list[StudyResumed] = field(default_factory=list)
+    end: StudyEnded | None = None
+    idle_wait_seconds: float = 0.0
+    busiest_programs: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, events: Iterable[AnyEvent], *, salvage: bool = False) -> StudyRun:
+        """Apply all events.
+
+        Blocks of a process run without its end do not count. Ctrl-C ends it early: what it has measured is reported
+        until the study is resumed, which measures it again.
+
+        Args:
+            events: of a whole log.
+            salvage: leave out all events from the first one on that contradicts those before it.
+
+        Raises:
+            DamagedLog: an event contradicts those before it; the message has its line.
+        """
+        study = cls()
+        for number, event in enumerate(events, start=1):
+            try:
+                study.apply(event)
+            except (LookupError, ValueError) as error:
+                if salvage:
+                    break
+                name = f"the log of {study.header.id}" if study.header else "the log"
+                raise damaged(name, number, str(error)) from error
+        if study.end is None:
+            study.drop_unfinished()
+        return study
+
+    def run(self, configuration: str) -> ConfigurationRun:
+        """The run of a configuration; raises LookupError if the study has none of this name."""
+        try:
+            return self._by_name[configuration]
+        except KeyError:
+            raise LookupError(f"unknown configuration {configuration!r}") from None
+
+    def phases(self) -> PhaseSeconds | None:
+        """Seconds of all phases; None if the study was resumed."""
+        if self.resumed:
+            return None
+        seconds = {
+            phase: [*runs.values()] if phase in ("process_starts", "rounds") else sum(runs.values(), 0.0)
+            for phase, runs in self.phase_seconds.items()
+        }
+        return msgspec.convert(seconds, PhaseSeconds)
+
+    def drop_unfinished(self) -> None:
+        """Leave out what the process run that did not end has measured."""
+        ended = self.process_runs
+        self.interference = [one for one in self.interference if one.process < ended]
+        for run in self.runs:
+            del run.blocks[ended:]
+            del run.startups[ended:]
+
+    def apply(self, event: AnyEvent) -> None:
+        """Apply an event; raises LookupError or ValueError if it contradicts those before it."""
+        if isinstance(event, OfConfiguration) or (isinstance(event, Warned) and event.configuration is not None):
+            assert event.configuration is not None
+            self.run(event.configuration).apply(event)
+        else:
+            self._apply(event)
+
+    @singledispatchmethod
+    def _apply(self, event: AnyEvent) -> None:
+        raise TypeError(event)
+
+    @_apply.register
+    def _(self, event: Header) -> None:
+        self.header = event
+
+    @_apply.register
+    def _(self, event: SettingsChosen) -> None:
+        if not self.runs:  # a study that was killed before it wrote its settings has none
+            self.runs = [ConfigurationRun(planned) for planned in event.configurations]
+        self.settings = event
+        self._by_name = {run.configuration.name: run for run in self.runs}
+
+    @_apply.register
+    def _(self, event: GroupsChosen) -> None:
+        self.groups, self.budgets = event.groups, []
+
+    @_apply.register
+    def _(self, event: ProcessStarted) -> None:
+        if event.process != self.process_runs:
+            raise ValueError(f"process run {event.process} after {self.process_runs}")
+        self.drop_unfinished()
+        for run in self.runs:
+            run.blocks.append([])
+
+    @_apply.register
+    def _(self, event: ProcessEnded) -> None:
+        if event.process != self.process_runs:
+            raise ValueError(f"process run {event.process} after {self.process_runs}")
+        self.process_runs, self.budgets = event.process + 1, event.budgets
+
+    @_apply.register
+    def _(self, event: RoundMeasured) -> None:
+        self.interference.append(event.load)
+        self.idle_wait_seconds, self.busiest_programs = event.idle_wait_seconds, event.busiest_programs
+
+    @_apply.register
+    def _(self, event: PhaseEnded) -> None:
+        runs = self.phase_seconds.setdefault(event.phase, {})
+        process = -1 if event.process is None else event.process
+        runs[process] = runs.get(process, 0.0) + event.seconds
+
+    @_apply.register
+    def _(self, event: Warned) -> None:
+        if event.text not in [one.text for one in self.warnings]:
+            self.warnings.append(event)
+
+    @_apply.register
+    def _(self, event: StudyResumed) -> None:
+        self.resumed.append(event)
+        self.end = None
+        self.drop_unfinished()
+
+    @_apply.register
+    def _(self, event: StudyEnded) -> None:
+        if event.outcome == "discarded":  # nothing else has happened
+            return
+        self.end = event
+        self.idle_wait_seconds, self.busiest_programs = event.idle_wait_seconds, event.busiest_programs

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
+from polybench.log import AllocationsCounted, AllreduceTimed, Log, MemoryMeasured, PipelineTimed
 from polybench.machine.meters.availability import native_allocations
 from polybench.planning.plan import engine_spec, has_native_count, needs_native_count_process, resolve
 from polybench.planning.schedule import COUNTED_STEPS
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
+from polybench.results.document import study_toml
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.progress import Progress
-from polybench.runner.state import StudyState
+from polybench.runner.state import Saving, StudyState
 from polybench.runner.workers import load_request, record_failure, start_worker, start_workers
 from polybench.schema.measurements import AllocationProfile, AllocationsDocument, ConfigurationAllocations
 from polybench.schema.options import Study
@@ -33,15 +35,22 @@ def count_after_timing(
         if counts:
             with _warn_of_failure(run, "measure memory and allocations"):
                 counted = worker.request(calls.count_allocations(_counted_steps(state)), timeout)
-                run.memory, run.allocations = counted.memory, counted.allocations
+                name, allocations = run.configuration.name, counted.allocations
+                run.record(MemoryMeasured(configuration=name, memory=counted.memory))
+                run.record(AllocationsCounted(configuration=name, host=allocations.host, device=allocations.device))
     for run, worker in workers:
         if state.files.stream is not None:  # batches are preloaded afterwards
             with _warn_of_failure(run, "time pipeline and training separately"):
-                run.pipeline_and_training = worker.request(calls.time_pipeline_and_training(block_steps), timeout)
+                timed = worker.request(calls.time_pipeline_and_training(block_steps), timeout)
+                run.record(PipelineTimed(configuration=run.configuration.name, **msgspec.structs.asdict(timed)))
     for run, worker in workers:
         if counts and run.configuration.replicas > 1:
             with _warn_of_failure(run, "time the all-reduce of gradients"):
-                run.allreduce_times = worker.request(calls.time_allreduce(block_steps), timeout)
+                seconds = worker.request(calls.time_allreduce(block_steps), timeout)
+                if seconds is not None:
+                    with_it, without = seconds
+                    name = run.configuration.name
+                    run.record(AllreduceTimed(configuration=name, with_seconds=with_it, without_seconds=without))
 
 
 def count_native_allocations(state: StudyState, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]]) -> None:
@@ -63,7 +72,7 @@ def count_native_allocations(state: StudyState, workers: Iterable[tuple[Configur
     state.progress.on_stage(f"counting native allocations of {_names(run for run, _ in counted)}")
     with state.phase_timer.phase("native_trace"):
         for run, worker in counted:
-            with _warn_of_failure(run, "count native allocations", worker):
+            with _native_failure(run, worker):
                 _count(state, run, worker)
 
 
@@ -76,9 +85,7 @@ def count_in_own_processes(state: StudyState) -> None:
     runs = [
         run
         for run in state.active_runs
-        if has_native_count(plan, run.configuration)
-        and run.allocations.native is None
-        and (not state.completed.native_allocations or needs_native_count_process(plan.study, run.configuration))
+        if has_native_count(plan, run.configuration) and run.allocations.native is None and run.native_failure is None
     ]
     if not runs or not _can_trace(state):
         return
@@ -93,11 +100,10 @@ def count_in_own_processes(state: StudyState) -> None:
                 worker.send(state.prepare_request(run))
                 workers.append((run, worker))
             for run, worker in workers:
-                with _warn_of_failure(run, "count native allocations", worker):
+                with _native_failure(run, worker):
                     worker.receive(load_request(run), timeout)
                     worker.receive(state.prepare_request(run), timeout)
                     _count(state, run, worker)
-    state.completed.native_allocations = True
     state.save()
 
 
@@ -118,21 +124,34 @@ def _names(runs: Iterable[ConfigurationRun]) -> str:
 
 def _count(state: StudyState, run: ConfigurationRun, worker: WorkerProcess) -> None:
     native = worker.request(calls.trace_native_allocations(_counted_steps(state)), state.plan.study.timeout)
-    run.allocations = msgspec.structs.replace(run.allocations, native=native)
+    run.record(AllocationsCounted(configuration=run.configuration.name, native=native))
 
 
 @contextlib.contextmanager
-def _warn_of_failure(run: ConfigurationRun, what: str, worker: WorkerProcess | None = None) -> Iterator[None]:
-    """Turn the failure of a worker into a warning of its run, and end `worker`."""
+def _warn_of_failure(run: ConfigurationRun, what: str) -> Iterator[None]:
+    """Turn the failure of a worker into a warning of its run."""
     try:
         yield
     except (ConfigurationFailed, EngineUnavailable) as error:
-        hint = ""
-        if isinstance(error, EngineUnavailable):
-            hint = f" ({run.interpreter.adapt_hint(error.hint, engine_spec(run.configuration))})"
-        run.warnings.append(f"cannot {what}: {error}{hint}")
-        if worker is not None:
-            worker.kill()
+        run.warn(_describe(run, what, error))
+
+
+@contextlib.contextmanager
+def _native_failure(run: ConfigurationRun, worker: WorkerProcess) -> Iterator[None]:
+    """Record why a worker cannot count native allocations, which is not tried again, and end it."""
+    try:
+        yield
+    except (ConfigurationFailed, EngineUnavailable) as error:
+        text = _describe(run, "count native allocations", error)
+        run.record(AllocationsCounted(configuration=run.configuration.name, native_failure=text))
+        worker.kill()
+
+
+def _describe(run: ConfigurationRun, what: str, error: ConfigurationFailed | EngineUnavailable) -> str:
+    hint = ""
+    if isinstance(error, EngineUnavailable):
+        hint = f" ({run.interpreter.adapt_hint(error.hint, engine_spec(run.configuration))})"
+    return f"cannot {what}: {error}{hint}"
 
 
 def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[str] = ()) -> AllocationsDocument:
@@ -144,14 +163,18 @@ def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[st
     profiles: dict[str, AllocationProfile] = {}
     # Prevents warnings about the parity check and about the number of processes.
     study = msgspec.structs.replace(study, processes=1, parity=False, metrics=False)
-    with prepare(resolve(study), progress, header=new_header(argv)) as state:
+    plan, header, log = resolve(study), new_header(argv), Log()
+    log.add(msgspec.structs.replace(header, study=study_toml(plan.study)))
+    with prepare(plan, progress, Saving(log), host=header.host) as state:
+        state.start()
+        interrupted = False
         try:
             for group in state.group_by_memory([run for run in state.active_runs if run.configuration.repeat == 1]):
                 progress.on_stage(f"profiling allocations of {_names(group)}")
                 profiles |= _profile_group(state, group)
         except KeyboardInterrupt:
-            state.interrupt()
-        return _build_document(state.finish(), profiles)
+            interrupted = True
+        return _build_document(state.finish(interrupted=interrupted), profiles)
 
 
 def _profile_group(state: StudyState, group: Sequence[ConfigurationRun]) -> dict[str, AllocationProfile]:

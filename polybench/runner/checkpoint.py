@@ -1,16 +1,11 @@
-"""Checkpoints of unfinished studies, sweeps and cluster runs, in a folder beside the saved studies.
-
-A document has medians and means; a checkpoint has all measurements, from which the run continues.
-"""
+"""Checkpoints of unfinished sweeps and cluster runs, in a folder beside the saved studies: which studies they have."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import math
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -18,26 +13,31 @@ import msgspec
 
 from polybench.data.disk import atomic_write, is_inside, read_regular_file, remove_folder
 from polybench.errors import BadInput
-from polybench.machine import host
+from polybench.log import Header, read_header
 from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
 from polybench.planning.grid import MAX_POINTS, points
 from polybench.planning.plan import resolve
-from polybench.planning.schedule import RoundBudget
 from polybench.planning.study_file import parse, replace_network
-from polybench.results.document import DocumentHeader, collect_versions, measured_step_times, study_toml
-from polybench.results.run_state import ConfigurationRun
+from polybench.results.document import study_toml
+from polybench.runner.resume import (
+    discard_study,
+    machine_changes,
+    polybench_changes,
+    refuse,
+    rerun_hint,
+    unfinished_ids,
+    unfinished_logs,
+)
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
-from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata, ToolVersion
-from polybench.schema.options import CheckScope, Configuration, Id, MachineGroup, NaturalInt, Study
-from polybench.schema.result import library_versions
-from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.runner.workers import list_changes
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.options import CheckScope, Id, MachineGroup, Study
+from polybench.storage.log_summary import summary_of
 from polybench.storage.store import Store
-from polybench.storage.summaries import ConfigurationSummary, StudySummary, SweepPoints, parse_time
+from polybench.storage.summaries import ConfigurationSummary, StudySummary, SweepPoints
 
 CHECKPOINT_FOLDER = "unfinished"
-
-_MACHINE_FIELDS = ("hostname", "os", "cpu", "cores", "threads", "gpus", "cpu_governor", "python")
 
 SweepCommand = Literal["sweep", "overhead"]
 """The command that renders a sweep."""
@@ -46,7 +46,7 @@ SweepCommand = Literal["sweep", "overhead"]
 class Checkpoint(msgspec.Struct, kw_only=True):
     """An unfinished run; its subclasses add what is needed to continue it. `study` is TOML, as in documents."""
 
-    header: DocumentHeader
+    header: Header
     study: str
 
     @property
@@ -67,45 +67,9 @@ class Checkpoint(msgspec.Struct, kw_only=True):
         return parse(self.study, f"the study of {self.header.id}")
 
 
-class ConfigurationGroup(msgspec.Struct):
-    """Configurations, by name, whose workers run at the same time, and their round budget."""
-
-    configurations: list[str]
-    round_budget: RoundBudget
-
-
-class CompletedPhases(msgspec.Struct):
-    """Finished phases of a study. Trainings are in the configuration runs."""
-
-    parity_check: bool = False
-    process_runs: NaturalInt = 0
-    native_allocations: bool = False
-    groups: list[ConfigurationGroup] = []
-    """Groups of the process runs. A resumed study keeps them, whatever memory is free then."""
-
-
-class StudyCheckpoint(Checkpoint, kw_only=True, tag="study"):
-    """State of a study between two phases."""
-
-    settings: Settings
-    runs: list[ConfigurationRun]
-    interference: list[RoundInterference]
-    warnings: list[str]
-    completed: CompletedPhases
-
-    def check(self) -> None:
-        """Raise ValueError unless each run has the measurements of all completed process runs, and a group."""
-        names, grouped = (
-            [run.configuration.name for run in self.runs],
-            {name for group in self.completed.groups for name in group.configurations},
-        )
-        for name, run in zip(names, self.runs, strict=True):
-            counted, measured = ([len(process) for process in one] for one in (run.block_counters, run.step_times))
-            is_complete = len(measured) == self.completed.process_runs and 0 not in measured
-            if counted != measured or (run.is_active and not is_complete):
-                raise ValueError(f"{name} has {len(measured)} of {self.completed.process_runs} process runs")
-            if run.is_active and self.completed.process_runs and name not in grouped:
-                raise ValueError(f"{name} is in no group")
+def study_file_of(header: Header) -> StudyFileMetadata:
+    """Return what a header has of a study file."""
+    return StudyFileMetadata(header.title, header.published, header.repeated_data_sha256, tuple(header.tags))
 
 
 class SweepSpec(NamedTuple):
@@ -144,7 +108,7 @@ class SweepCheckpoint(Checkpoint, kw_only=True, tag="sweep"):
     @property
     def spec(self) -> SweepSpec:
         """The sweep's study and swept values."""
-        return SweepSpec(self.parse_study(), self.axes, self.command, self.header.study_file)
+        return SweepSpec(self.parse_study(), self.axes, self.command, study_file_of(self.header))
 
 
 class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,19 +176,11 @@ class CorruptCheckpoint(BadInput):
     """The checkpoint is corrupt."""
 
 
-class ChangedSinceCheckpoint(BadInput):
-    """Machine, versions, settings or data have changed."""
-
-    def __init__(self, message: str, changes: Sequence[str]) -> None:
-        super().__init__(message)
-        self.changes = changes
-
-
 def _file_name(kind: type[Checkpoint]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-_KINDS: tuple[type[Checkpoint], ...] = (StudyCheckpoint, SweepCheckpoint, ClusterCheckpoint)
+_KINDS: tuple[type[Checkpoint], ...] = (SweepCheckpoint, ClusterCheckpoint)
 
 
 class CheckpointStore:
@@ -233,7 +189,7 @@ class CheckpointStore:
     def __init__(self, results: Path) -> None:
         self._results, self.folder = results, results / CHECKPOINT_FOLDER
 
-    def ids(self, kind: type[Checkpoint] = StudyCheckpoint) -> list[str]:
+    def ids(self, kind: type[Checkpoint]) -> list[str]:
         """Return the IDs of all checkpoints of a kind, newest first."""
         found = (path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}"))
         return sorted((id for id in found if self._kind_of(id) is kind), reverse=True)
@@ -242,7 +198,7 @@ class CheckpointStore:
         """Return the kind of a checkpoint; a folder with files of several kinds has the first one."""
         return next((kind for kind in _KINDS if (self.folder / id / _file_name(kind)).exists()), None)
 
-    def path(self, id: str, kind: type[Checkpoint] = StudyCheckpoint) -> Path:
+    def path(self, id: str, kind: type[Checkpoint]) -> Path:
         """Return the path of a checkpoint."""
         return self.run_folder(id) / _file_name(kind)
 
@@ -269,20 +225,16 @@ class CheckpointStore:
     def unreadable(self, id: str, kind: type[Checkpoint], error: Exception) -> BadInput:
         """Return the error for a checkpoint that cannot be read, or whose content is invalid."""
         error_type = BadInput if isinstance(error, OSError) else CorruptCheckpoint
-        hint = f"start over with {self._rerun_hint(id)}, or delete it with `polybench resume {id} --discard`"
+        hint = (
+            f"start over with {rerun_hint(id, (), self._results)}, or delete it with `polybench resume {id} --discard`"
+        )
         return error_type(f"cannot read checkpoint {self.path(id, kind)}: {error}: {hint}")
 
     def read_unchanged(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
-        """Read a checkpoint; raises BadInput if the machine or polybench has changed.
-
-        Engines are not started, so their versions are not known yet.
-        """
+        """Read a checkpoint; raises BadInput if the machine or polybench has changed."""
         checkpoint = self.read(id, kind)
-        before, now = checkpoint.header.host, host.this_host()
-        changes = [list_changes({name: getattr(before, name)}, {name: getattr(now, name)}) for name in _MACHINE_FIELDS]
-        self.reject_changed(
-            checkpoint, [*itertools.chain(*changes), *polybench_changes(checkpoint.header.tool_version)]
-        )
+        header = checkpoint.header
+        refuse(id, header.argv, [*machine_changes(header.host), *polybench_changes(header.polybench)], self._results)
         return checkpoint
 
     def read_all(self, kind: type[CheckpointT], errors: list[str] | None = None) -> Iterator[CheckpointT]:
@@ -294,25 +246,12 @@ class CheckpointStore:
                 if errors is not None:
                     errors.append(str(error))
 
-    def reject_changed(self, checkpoint: Checkpoint, changes: Iterable[str]) -> None:
-        """Raise ChangedSinceCheckpoint, with the command that starts over, if there are changes."""
-        if unique := list(dict.fromkeys(changes)):
-            id, argv = checkpoint.header.id, checkpoint.header.argv
-            message = f"cannot resume {id}: {'; '.join(unique)}: start over with {self._rerun_hint(id, argv)}"
-            raise ChangedSinceCheckpoint(message, unique)
-
-    def _rerun_hint(self, id: str, argv: Sequence[str] = ()) -> str:
-        """Return the command that starts over; a saved study is repeated by its ID."""
-        if (self.folder.parent / f"{id}.json").is_file():
-            return f"`polybench run {id}`"
-        return f"`{shlex.join(['polybench', *argv])}`" if argv else "the same command without --resume"
-
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint atomically; raises OSError if this fails."""
         text = msgspec.json.encode(checkpoint, enc_hook=str)
         self.write_bytes(checkpoint.header.id, _checksum(text) + b"\n" + text, type(checkpoint))
 
-    def write_bytes(self, id: str, data: bytes, kind: type[Checkpoint] = StudyCheckpoint) -> None:
+    def write_bytes(self, id: str, data: bytes, kind: type[Checkpoint]) -> None:
         """Replace the checkpoint by an encoded one, such as that of another machine."""
         path = self.path(id, kind)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -384,10 +323,10 @@ def _decode_path(kind: type[Any], value: Any) -> Any:
 
 
 class ResumableRun(NamedTuple):
-    """An unfinished study, sweep or cluster run."""
+    """An unfinished run; `kind` is None for a study."""
 
     id: str
-    kind: type[Checkpoint] = StudyCheckpoint
+    kind: type[Checkpoint] | None = None
 
 
 def find_resumable(name: str, store: Store) -> ResumableRun:
@@ -397,7 +336,8 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     runs match.
     """
     checkpoints = CheckpointStore(store.folder)
-    kinds = {id: kind for kind in _KINDS for id in checkpoints.ids(kind)}
+    kinds: dict[str, type[Checkpoint] | None] = dict.fromkeys(unfinished_ids(store))
+    kinds |= {id: kind for kind in _KINDS for id in checkpoints.ids(kind)}
     parents = {
         study_id: run.header.id
         for kind in (SweepCheckpoint, ClusterCheckpoint)
@@ -407,7 +347,7 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     ids = sorted({parents.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
     if name == "last" and ids:
         # The studies of a corrupt sweep are unknown, so it is chosen only if there is no other run.
-        newest = max([*(id for id in ids if kinds[id] is StudyCheckpoint), *parents], default=ids[-1])
+        newest = max([*(id for id in ids if kinds[id] is None), *parents], default=ids[-1])
         ids = [parents.get(newest, newest)]
     if len(ids) == 1:
         return ResumableRun(ids[0], kinds[ids[0]])
@@ -417,44 +357,68 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
 
 
 def discard(run: ResumableRun, store: Store) -> None:
-    """Delete the checkpoints of a run and its studies, even if they are corrupt; documents remain.
+    """End a run and its studies, so that they cannot be resumed, even if they are corrupt; measurements remain.
 
-    Raises BadInput if the run is active, or its checkpoint cannot be deleted.
+    Raises BadInput if the run is active, or cannot be changed.
     """
-    checkpoints, study_ids = CheckpointStore(store.folder), []
-    with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
-        study_ids = checkpoints.read(run.id, run.kind).study_ids
+    checkpoints, study_ids = CheckpointStore(store.folder), [run.id] if run.kind is None else []
+    if run.kind is not None:
+        with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
+            study_ids = checkpoints.read(run.id, run.kind).study_ids
     with contextlib.ExitStack() as stack:
-        for id in (run.id, *study_ids):  # no other process measures them
-            stack.enter_context(checkpoints.lock(id))
-        for id in (*study_ids, run.id):
-            checkpoints.remove(id)
+        if run.kind is not None:  # no other process measures it
+            stack.enter_context(checkpoints.lock(run.id))
+        for id in study_ids:
+            discard_study(id, store)
+        if run.kind is not None:
+            checkpoints.remove(run.id)
     if (checkpoints.folder / run.id).exists():
         raise BadInput(f"cannot delete {checkpoints.folder / run.id}: delete it manually")
 
 
 def find_unfinished(
-    study: Study, store: Store, kind: type[Checkpoint] = StudyCheckpoint, selection: Mapping[str, Any] | None = None
+    study: Study, store: Store, kind: type[Checkpoint] | None = None, selection: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the ID of the newest unfinished run with exactly these settings, among intact checkpoints.
+    """Return the ID of the newest unfinished run with exactly these settings; `kind` is None for a study.
 
     A sweep or cluster run has a `selection` as well. If no run matches, BadInput lists differences from the newest.
     """
     requested, selection = study_toml(study), selection or {}
-    newest: Checkpoint | None = None
+    newest: _Candidate | None = None
     errors: list[str] = []
-    for candidate in CheckpointStore(store.folder).read_all(kind, errors):
+    for candidate in _candidates(store, kind, errors):
         # Encoded, because the order counts.
         if (candidate.study, msgspec.json.encode(candidate.selection)) == (requested, msgspec.json.encode(selection)):
-            return candidate.header.id
+            return candidate.id
         newest = newest or candidate
     if newest is None:
         text = f"no unfinished study in {store.folder}: run the command without --resume"
     else:
-        id, before = newest.header.id, _study_fields(newest.study) | newest.selection
+        id, before = newest.id, _study_fields(newest.study) | dict(newest.selection)
         changes = "; ".join(list_changes(before, _study_fields(requested) | dict(selection)))
         text = f"no unfinished study has these settings: in {id}, {changes}: `polybench resume {id}` resumes it"
     raise BadInput("; ".join([text, *errors]))
+
+
+class _Candidate(NamedTuple):
+    """The settings of an unfinished run."""
+
+    id: str
+    study: str
+    selection: Mapping[str, Any]
+
+
+def _candidates(store: Store, kind: type[Checkpoint] | None, errors: list[str]) -> Iterator[_Candidate]:
+    """Yield all readable unfinished runs of a kind, newest first; append the messages of the others to `errors`."""
+    if kind is not None:
+        for checkpoint in CheckpointStore(store.folder).read_all(kind, errors):
+            yield _Candidate(checkpoint.header.id, checkpoint.study, checkpoint.selection)
+        return
+    for path in unfinished_logs(store):
+        try:
+            yield _Candidate(path.stem, read_header(path).study, {})
+        except (BadInput, OSError) as error:
+            errors.append(str(error))
 
 
 def _study_fields(study: str) -> dict[str, Any]:
@@ -464,86 +428,37 @@ def _study_fields(study: str) -> dict[str, Any]:
     return fields | {"model": find_model(fields["model"]).name}
 
 
-def polybench_changes(before: ToolVersion) -> list[str]:
-    """Describe changes of polybench."""
-    tools = before, host.tool_version()
-    old, new = ({f"polybench's {name}": getattr(tool, name) for name in ("version", "commit")} for tool in tools)
-    return list_changes(old, new)
+def summarize_sweeps(store: Store) -> list[StudySummary]:
+    """Summarize unfinished sweeps."""
+    checkpoints = CheckpointStore(store.folder)
+    return [_summarize(checkpoints, id) for id in checkpoints.ids(SweepCheckpoint)]
 
 
-def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Describe each changed value."""
-    return [
-        f"{name} was {before.get(name, 'absent')}, now {now.get(name, 'absent')}"
-        for name in dict.fromkeys([*before, *now])
-        if before.get(name) != now.get(name)
-    ]
-
-
-def summarize_unsaved(store: Store, saved: Iterable[StudySummary]) -> list[StudySummary]:
-    """Summarize unfinished runs without a document: studies that stopped early, and sweeps."""
-    checkpoints, known = CheckpointStore(store.folder), {summary.file for summary in saved}
-    studies = [_summarize(checkpoints, id, StudyCheckpoint) for id in checkpoints.ids() if id not in known]
-    return [*studies, *(_summarize(checkpoints, id, SweepCheckpoint) for id in checkpoints.ids(SweepCheckpoint))]
-
-
-def _summarize(checkpoints: CheckpointStore, id: str, kind: type[StudyCheckpoint | SweepCheckpoint]) -> StudySummary:
+def _summarize(checkpoints: CheckpointStore, id: str) -> StudySummary:
     try:
-        checkpoint = checkpoints.read(id, kind)
-        header, own = checkpoint.header, _own_summary(checkpoint)
+        checkpoint = checkpoints.read(id, SweepCheckpoint)
+        return summary_of(checkpoint.header, **_own_summary(checkpoint))
     except BadInput as error:
         started_at = 0.0
         with contextlib.suppress(OSError):
             started_at = (checkpoints.folder / id).stat().st_mtime
         return StudySummary(file=id, started_at=started_at, unreadable_reason=str(error))
-    return StudySummary(
-        file=id,
-        started_at=parse_time(header.created) or 0.0,
-        id=id,
-        created=header.created,
-        title=header.study_file.title,
-        tags=[*header.study_file.tags],
-        hostname=UNKNOWN_HOST if header.anonymous else header.host.hostname,
-        finished=False,
-        **own,
-    )
 
 
-def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any]:
-    """Return the fields of a summary that a study and a sweep do not share."""
-    runs: list[tuple[Configuration, ConfigurationRun | None]]
-    if isinstance(checkpoint, StudyCheckpoint):
-        settings = checkpoint.settings
-        runs = [(run.configuration, run) for run in checkpoint.runs]
-        own = {
-            "model": settings.model,
-            "pass_": settings.pass_,
-            "dataset": settings.dataset,
-            "batch_size": settings.batch_size,
-        }
-    else:
-        study = parse(checkpoint.study, f"the study of {checkpoint.header.id}", remote=True)
-        study = msgspec.structs.replace(study, pin_cpus=False, force=True)  # this machine may have fewer cores
-        plan = resolve(points(study, {axis: values[:1] for axis, values in checkpoint.axes.items()})[0].study)
-        runs = [(configuration, None) for configuration in plan.configurations]
-        own = {
-            "model": plan.model.name,
-            "pass_": plan.workload.pass_,
-            "dataset": plan.study.data,
-            "batch_size": plan.workload.batch_size,
-            "kind": checkpoint.command,
-            "points": SweepPoints(checkpoint.axes, checkpoint.study_ids),
-        }
-    configurations = [
-        ConfigurationSummary(
-            configuration.name,
-            configuration.engine,
-            configuration.variant,
-            configuration.device,
-            run is not None and bool(measured_step_times(run)),
-            library_versions(collect_versions(run)) if run is not None else {},
-            None,
-        )
-        for configuration, run in runs
-    ]
-    return own | {"configurations": configurations}
+def _own_summary(checkpoint: SweepCheckpoint) -> dict[str, Any]:
+    """Return the fields of a sweep's summary."""
+    study = parse(checkpoint.study, f"the study of {checkpoint.header.id}", remote=True)
+    study = msgspec.structs.replace(study, pin_cpus=False, force=True)  # this machine may have fewer cores
+    plan = resolve(points(study, {axis: values[:1] for axis, values in checkpoint.axes.items()})[0].study)
+    return {
+        "model": plan.model.name,
+        "pass_": plan.workload.pass_,
+        "dataset": plan.study.data,
+        "batch_size": plan.workload.batch_size,
+        "kind": checkpoint.command,
+        "points": SweepPoints(checkpoint.axes, checkpoint.study_ids),
+        "configurations": [
+            ConfigurationSummary(one.name, one.engine, one.variant, one.device, False, {}, None)
+            for one in plan.configurations
+        ],
+    }

@@ -11,13 +11,13 @@ import msgspec
 
 from polybench.engines.job import Job
 from polybench.errors import BadInput
+from polybench.log import Header
 from polybench.networks.timed_layers import split_layers
 from polybench.planning.plan import Plan, engine_spec, resolve
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render.layers import slowest
-from polybench.results.document import DocumentHeader
 from polybench.results.layers import OperationTimes, build_layers_document
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.prepare import new_header
@@ -41,7 +41,7 @@ def run_layers(
     progress: Progress,
     *,
     store: Store | None = None,
-    header: DocumentHeader | None = None,
+    header: Header | None = None,
     strict: bool = False,
     expand_blocks: bool = False,
     only_layer: str | None = None,

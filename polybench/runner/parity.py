@@ -19,7 +19,7 @@ from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceF
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.results.run_state import ConfigurationRun
+from polybench.results.run_state import CachedParity, ConfigurationRun
 from polybench.runner.state import StudyState
 from polybench.runner.workers import load_request, record_failure, start_reference, start_workers
 from polybench.schema.parity import UNCHECKED, ParityCheck
@@ -29,14 +29,14 @@ NOTHING_TO_CHECK = ParityCheck("skipped", "this engine is simulated: no computat
 
 def reuse_cached_checks(state: StudyState) -> None:
     """Give unchecked configurations the result of an earlier study, to be confirmed by a worker."""
-    if not state.plan.study.parity or state.completed.parity_check:
+    if not state.plan.study.parity:
         return
     cache = _open_cache()
     for duplicates in _duplicates([run for run in state.active_runs if _needs_check(state, run)]):
         cached = cache.find(_cache_key(cache, state, duplicates[0]))
         if cached is not None:
             for run in duplicates:
-                run.reuse_check(cached.worker_info, cached.parity, cached.later_code)
+                run.cached_check = CachedParity(cached.worker_info, cached.parity, cached.later_code)
 
 
 def check_parity(state: StudyState, *, strict: bool = False, required: bool = False) -> None:
@@ -47,30 +47,25 @@ def check_parity(state: StudyState, *, strict: bool = False, required: bool = Fa
     RequiredEngineMissing is raised if one is unavailable. With `required`, the check is the purpose of the study:
     configurations fail if the reference fails.
     """
-    is_due = not state.completed.parity_check and (state.plan.study.parity or strict)
+    is_due = state.plan.study.parity or strict
     if is_due:
         state.report_progress()
         _check_unchecked(state, strict, required)
     if strict:
         _require_available(state.runs)
     if is_due:
-        state.completed.parity_check = True
-        state.save()
+        state.save()  # only then, since a study that is refused sends nothing
 
 
 def _check_unchecked(state: StudyState, strict: bool, required: bool) -> None:
-    unchecked = [
-        run for run in state.active_runs if run.parity == UNCHECKED or (strict and run.cached_worker_info is not None)
-    ]
+    unchecked = [run for run in state.active_runs if run.parity == UNCHECKED and (strict or run.cached_check is None)]
     duplicates = _duplicates(unchecked)
     for group in state.group_by_memory([first for first, *_ in duplicates]):
         with state.phase_timer.phase("parity"):
             _GroupCheck(state, required).run(group)
     for first, *others in duplicates:
         for run in others:
-            run.status, run.reason, run.hint = first.status, first.reason, first.hint
-            run.log_path, run.engine_info, run.parity = first.log_path, first.engine_info, first.parity
-            run.cached_worker_info, run.code, run.later_code = first.cached_worker_info, first.code, first.later_code
+            run.copy_check(first)
 
 
 def _require_available(runs: Sequence[ConfigurationRun]) -> None:
@@ -90,7 +85,7 @@ def _duplicates(runs: Sequence[ConfigurationRun]) -> list[list[ConfigurationRun]
 
 
 def _needs_check(state: StudyState, run: ConfigurationRun) -> bool:
-    return state.plan.study.parity and engine_spec(run.configuration).computes and run.parity == UNCHECKED
+    return state.plan.study.parity and engine_spec(run.configuration).computes and run.is_unchecked
 
 
 def _check_request(state: StudyState, run: ConfigurationRun) -> CheckRequest:
@@ -108,7 +103,7 @@ def _cache_key(cache: CheckCache, state: StudyState, run: ConfigurationRun) -> s
     machine = (this_host.hostname, this_host.cpu, host.cpu_features())
     context = CheckContext(
         factory=engine_spec(run.configuration).factory,
-        environment=run.env_vars | run.inherited_env_vars | {"": run.unrecorded_env_hash},
+        environment=run.env_vars | run.planned.inherited_env_vars | {"": run.planned.unrecorded_env_hash},
         python=(run.interpreter.executable, run.interpreter.version),
         machine=machine if run.configuration.device == "cpu" else (*machine, *this_host.gpus),
     )
@@ -143,9 +138,9 @@ class _GroupCheck:
     def _record_reference_failure(self, run: ConfigurationRun, error: ReferenceFailed) -> None:
         """Skip the check of a configuration, or fail it if required; the next one gets a new reference."""
         self._checker = None
+        run.record_parity(ParityCheck("skipped", f"the reference {error}"))
         if self._required:
-            run.status, run.reason = "failed", f"not checked: the reference {error}"
-        run.parity = ParityCheck("skipped", f"the reference {error}")
+            run.mark_failed(ConfigurationFailed(f"not checked: the reference {error}"))
         self._state.warn(f"{run.configuration.name} is not checked: the reference failed: {error}", names=True)
 
     def _start_checker(self, stack: contextlib.ExitStack) -> ParityChecker:
@@ -168,10 +163,11 @@ class _GroupCheck:
         self._cache.delete(key)  # the new check may fail or be interrupted
         parity = checker.check(worker, _check_request(self._state, run))
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        run.parity = msgspec.structs.replace(parity, checked_at=now)
+        parity = msgspec.structs.replace(parity, checked_at=now)
         all_code = worker.request(calls.list_code(), self._study.timeout)
-        run.later_code = {name: stamp for name, stamp in all_code.items() if name not in loaded.code}
-        self._cache.save(key, CachedCheck(loaded, run.parity, run.later_code))
+        later_code = {name: stamp for name, stamp in all_code.items() if name not in loaded.code}
+        run.record_parity(parity, later_code)
+        self._cache.save(key, CachedCheck(loaded, parity, later_code))
 
     def _build_only(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build the job, to find out whether the device is available."""
@@ -180,4 +176,4 @@ class _GroupCheck:
             calls.prepare(job, str(files.weights), files.parity, pipeline=files.parity_stream), self._study.timeout
         )
         if not engine_spec(run.configuration).computes:
-            run.parity = NOTHING_TO_CHECK
+            run.record_parity(NOTHING_TO_CHECK)

@@ -30,7 +30,6 @@ from polybench.results.peak import (
     square_shape,
 )
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner.checkpoint import list_changes
 from polybench.runner.peak_cache import PeakCache
 from polybench.runner.prepare import new_header
 from polybench.runner.process_runs import Operation
@@ -38,7 +37,7 @@ from polybench.runner.progress import Progress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState
 from polybench.runner.study import run_study
-from polybench.runner.workers import make_runs, version_changes
+from polybench.runner.workers import list_changes, make_runs, version_changes
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
 from polybench.schema.units import format_bytes

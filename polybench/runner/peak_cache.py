@@ -1,4 +1,4 @@
-"""Cache of this machine's measured peaks, and the fraction of the peak that a study reaches."""
+"""Cache of this machine's measured peaks, and those with which a configuration may be compared."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import platformdirs
 from polybench.data.disk import read_regular_file
 from polybench.data.file_cache import cache_key
 from polybench.engines import ENGINES
+from polybench.results.document import collect_versions
+from polybench.results.peak import comparable_peaks
+from polybench.results.run_state import ConfigurationRun
 from polybench.schema.encoding import decode, encode
-from polybench.schema.measurements import PeakDocument
+from polybench.schema.measurements import PeakDocument, PeakMeasurement
 from polybench.schema.metadata import Host
 from polybench.schema.options import Workload
+from polybench.schema.result import library_versions
 from polybench.storage.store import write_file_atomically
 
 
@@ -37,6 +41,14 @@ class PeakCache:
             return decode(read_regular_file(path), PeakDocument)
         except (OSError, msgspec.MsgspecError):
             return None
+
+    def peaks_of(self, host: Host, malloc: str, run: ConfigurationRun) -> list[PeakMeasurement] | None:
+        """Return the cached peaks with which a configuration may be compared; None if nothing is cached."""
+        engine, device, workload = run.configuration.engine, run.configuration.device, run.planned.workload
+        cached = self.find(host, malloc, [engine], device, workload)
+        if cached is None:
+            return None
+        return comparable_peaks(cached, engine, library_versions(collect_versions(run)), workload)
 
     def save(self, document: PeakDocument) -> None:
         """Cache a document if it is complete and its peaks are stable."""

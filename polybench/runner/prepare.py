@@ -1,4 +1,4 @@
-"""Prepares a study: its document's header, its data, weights and batches, and what the reader should know."""
+"""Prepares a study: the header of its log, its data, weights and batches, and what the reader should know."""
 
 from __future__ import annotations
 
@@ -9,39 +9,28 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
 from polybench.engines import ENGINES
-from polybench.machine import host
+from polybench.log import Header
+from polybench.machine import host as this_host
 from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
 from polybench.planning.plan import Plan
 from polybench.protocol.environment import overridden_env_vars
-from polybench.results.document import DocumentHeader
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.scratch import exclusive_lock, scratch_folder
-from polybench.runner.state import StudyState
-from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.options import CheckScope
-from polybench.storage.store import Store
+from polybench.runner.state import Saving, StudyState
+from polybench.schema.metadata import NO_METADATA, Host, StudyFileMetadata
 
 
 @contextlib.contextmanager
 def prepare(
-    plan: Plan,
-    progress: Progress,
-    *,
-    header: DocumentHeader,
-    store: Store | None = None,
-    parity_check: CheckScope = "new",
-    exclusive: bool | None = None,
+    plan: Plan, progress: Progress, saving: Saving, *, host: Host, measures: bool = True, exclusive: bool | None = None
 ) -> Iterator[StudyState]:
     """Write the data, weights and batches of a study, and create its state.
 
-    The caller holds the lock of its checkpoint. `exclusive` is the value of its `exclusive_lock`, which several studies
-    share if a sweep measures them in turns; None takes that lock. Raises BadInput if the data cannot be read, or there
-    is not enough space for the files.
+    `exclusive` is the value of the caller's `exclusive_lock`, which several studies share if a sweep measures them in
+    turns; None takes that lock. Raises BadInput if the data cannot be read, or there is not enough space for the files.
     """
-    measures = parity_check != "only"
     lock = exclusive_lock() if exclusive is None else contextlib.nullcontext(exclusive)
     with lock as is_exclusive, scratch_folder() as scratch, contextlib.ExitStack() as stack:
         observer = None
@@ -49,21 +38,12 @@ def prepare(
             devices = {configuration.device for configuration in plan.configurations}
             observer = stack.enter_context(contextlib.closing(Observer(devices)))
         progress.on_stage("preparing data")
-        timer = PhaseTimer(progress, plan.study.processes)
+        timer = PhaseTimer(progress, plan.study.processes, saving.log.add)
         with timer.phase("data"):
             files = shared_files.write(plan, scratch)
-        state = StudyState(
-            plan,
-            files,
-            header,
-            timer,
-            scratch=scratch,
-            observer=observer,
-            store=store,
-            checkpoints=CheckpointStore(store.folder) if store is not None and measures else None,
-        )
+        state = StudyState(plan, files, saving, host, timer, scratch=scratch, observer=observer)
         _warn_before_measuring(state, exclusive=is_exclusive)
-        _warn_about_data(state, header.study_file)
+        _warn_about_data(state)
         yield state
 
 
@@ -76,15 +56,15 @@ def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
         state.warn(f"{name} has an injected delay of {delay:.0%} per step: its times are not those of the engine")
     on_cuda = dict.fromkeys(one.engine for one in state.plan.configurations if one.device != "cpu")
     never_run = [name for name in on_cuda if name in ENGINES and ENGINES[name].ran_on is None]
-    if host.gpu_names() and never_run:
+    if this_host.gpu_names() and never_run:
         state.warn(
             f"polybench's tests have never run {', '.join(never_run)} on a GPU: please open an issue with this study,"
             " saved with --anonymous"
         )
-    if overridden := _overridden_variables(state.runs, os.environ):
+    if overridden := _overridden_variables(state.own_runs, os.environ):
         state.warn(f"workers get other values than your environment has: {overridden}", names=True)
     threads = state.plan.workload.threads
-    if threads > (usable := host.usable_threads()):
+    if threads > (usable := this_host.usable_threads()):
         state.warn(f"{threads} threads on {usable} usable cores: expect slow steps with varying times")
 
 
@@ -101,15 +81,15 @@ def _overridden_variables(runs: Sequence[ConfigurationRun], user_environment: Ma
     )
 
 
-def _warn_about_data(state: StudyState, study_file: StudyFileMetadata) -> None:
-    dataset = state.files.dataset
+def _warn_about_data(state: StudyState) -> None:
+    dataset, repeated = state.files.dataset, state.log.header.repeated_data_sha256
     if not dataset.is_official:
         state.warn(
             f"{dataset.source} is not the official CIFAR-10 (checksums differ), so accuracies are not"
             " comparable with published ones: `polybench data fetch` downloads the official data set",
             names=True,
         )
-    if study_file.data_sha256 not in (None, dataset.sha256):
+    if repeated not in (None, dataset.sha256):
         state.warn("the data have another SHA-256 than those of the study that is repeated")
 
 
@@ -120,14 +100,17 @@ def new_id() -> str:
 
 def new_header(
     argv: Sequence[str] = (), study_file: StudyFileMetadata = NO_METADATA, *, anonymous: bool = False
-) -> DocumentHeader:
+) -> Header:
     """Create the header of a study that starts now; `anonymous` leaves out host name, user and paths."""
-    return DocumentHeader(
+    return Header(
         id=new_id(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        tool_version=host.tool_version(),
+        polybench=this_host.tool_version(),
         argv=[] if anonymous else list(argv),
-        study_file=study_file,
-        host=host.this_host(),
+        host=this_host.this_host(),
+        title=study_file.title,
+        tags=[*study_file.tags],
+        published=study_file.published,
+        repeated_data_sha256=study_file.data_sha256,
         anonymous=anonymous,
     )

@@ -1,6 +1,6 @@
 """Measures configurations in process runs: fresh processes, a warm-up, then timing blocks in rounds.
 
-The document is saved after each process run. Whole steps, layers and peaks are measured by the same loop,
+Whole steps, layers and peaks are measured by the same loop,
 with another list of operations.
 """
 
@@ -9,25 +9,31 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
+from polybench.log import (
+    BlockTimed,
+    GroupsChosen,
+    MemoryMeasured,
+    ProcessEnded,
+    ProcessStarted,
+    RoundMeasured,
+    WorkerStarted,
+)
 from polybench.machine.interference import BlockMeter, severity
 from polybench.machine.load import RoundMeter
-from polybench.machine.meters.observer import BlockUsage
 from polybench.planning import schedule
 from polybench.planning.schedule import CALIBRATION_STEPS, RoundBudget, TimingBlocks
 from polybench.protocol import calls
 from polybench.protocol.calls import BlockMeasured, Prepared, Request
 from polybench.protocol.process import WorkerProcess
-from polybench.results.document import measured_step_times
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.allocations import count_after_timing, count_native_allocations
-from polybench.runner.checkpoint import ConfigurationGroup
 from polybench.runner.state import StudyState
 from polybench.runner.workers import Workers, load_request, record_failure, request_all, start_worker
-from polybench.schema.parity import UNCHECKED
 from polybench.schema.resources import BlockCounters
 from polybench.stats.statistics import margin_of_error, ratio
 
@@ -70,8 +76,7 @@ class WholeSteps(Operation):
         self._gpu_workers: dict[str, int] = {}
 
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
-        """Begin a process in the measurements."""
-        run.start_process_run()
+        """Remember which processes use a GPU."""
         if run.configuration.device != "cpu":
             self._gpu_workers[run.configuration.name] = worker.pid
 
@@ -83,35 +88,47 @@ class WholeSteps(Operation):
         """
         delay = self._state.plan.study.injected_delays.get(run.configuration.name, 0.0)
         request = calls.measure_block(steps, delay)
-        best = self._measure_once(run, worker, request)
+        number = len(run.blocks[-1])
+        best = self._measure_once(run, worker, request, number, 0)
         reruns = 0
-        while best.counters.affected:
+        while best.affected:
             self._state.idle_wait.after_interference()
-            if reruns == _MAX_RERUNS or best.counters.wall_seconds > budget.spare_seconds:
+            if reruns == _MAX_RERUNS or best.wall_seconds > budget.spare_seconds:
                 break
-            rerun = self._measure_once(run, worker, request)
             reruns += 1
-            budget.spare_seconds -= rerun.counters.wall_seconds
-            best = min(best, rerun, key=lambda result: severity(result.counters))
-        counters = msgspec.structs.replace(best.counters, reruns=reruns)
-        run.add_block(best.measured, counters, best.usage)
+            rerun = self._measure_once(run, worker, request, number, reruns)
+            budget.spare_seconds -= rerun.wall_seconds
+            best = min(best, rerun, key=severity)
 
-    def _measure_once(self, run: ConfigurationRun, worker: WorkerProcess, request: Request[BlockMeasured]) -> _Block:
+    def _measure_once(
+        self, run: ConfigurationRun, worker: WorkerProcess, request: Request[BlockMeasured], number: int, attempt: int
+    ) -> BlockCounters:
+        """Measure and record an attempt at the block of round `number`; return the kernel's counters."""
         observer, device = self._state.observer, run.configuration.device
         watch = observer.watch_block(worker.pid, device, self._gpu_workers.values()) if observer else None
         with watch or contextlib.nullcontext() as usage:
             meter = BlockMeter(worker.pid)
             measured = worker.request(request, self._state.plan.study.timeout)
             counters = meter.stop()
-        return _Block(measured, counters, usage)
+        run.record(
+            BlockTimed(
+                configuration=run.configuration.name,
+                process=len(run.blocks) - 1,
+                round=number,
+                attempt=attempt,
+                counters=counters,
+                usage=usage,
+                **msgspec.structs.asdict(measured),
+            )
+        )
+        return counters
 
 
-class _Block(NamedTuple):
-    """A worker's measurement of a block, and observations from outside the worker."""
+class _Group(NamedTuple):
+    """Names of configurations whose workers run at the same time, and their round budget."""
 
-    measured: BlockMeasured
-    counters: BlockCounters
-    usage: BlockUsage | None
+    configurations: Sequence[str]
+    round_budget: RoundBudget
 
 
 class ProcessRuns:
@@ -129,6 +146,7 @@ class ProcessRuns:
         self._first_workers: Workers | None = None
         """Workers of the next process run that have started already."""
         self._loading_seconds = 0.0
+        self._groups: list[_Group] = []
 
     def __enter__(self) -> ProcessRuns:
         for operation in self._operations:
@@ -145,22 +163,20 @@ class ProcessRuns:
         and no worker runs; call this again after the configurations were checked.
         """
         state = self._state
-        if not state.completed.process_runs:
-            state.completed.groups = self._make_groups()  # before workers use memory
-        unconfirmed = [run for run in state.active_runs if run.cached_worker_info is not None]
+        self._groups = self._make_groups()  # before workers use memory
+        unconfirmed = [run for run in state.active_runs if run.cached_check is not None]
         if not unconfirmed:
             return True
-        if len(state.completed.groups) > 1:  # workers of later groups would start too late
+        if len(self._groups) > 1:  # workers of later groups would start too late
             for run in unconfirmed:
-                run.discard_check()
+                run.cached_check = None
         else:
             start = time.monotonic()
-            self._first_workers = self._load(self._first, state.active_runs, state.completed.process_runs)
+            self._first_workers = self._load(self._first, state.active_runs, state.measured.process_runs)
             self._loading_seconds = time.monotonic() - start
-        if any(run.is_active and run.parity == UNCHECKED for run in unconfirmed):
+        if any(run.is_active and run.is_unchecked for run in unconfirmed):
             self._first.close()
             self._first_workers = None
-            state.completed.parity_check = False
             return False
         return True
 
@@ -169,39 +185,41 @@ class ProcessRuns:
 
         A configuration that fails records the reason. No worker is running between two process runs.
         """
-        state, completed = self._state, self._state.completed
-        groups = completed.groups
+        state, groups = self._state, self._groups
         if len(groups) > 1:
             state.warn(f"memory cannot hold all workers at once: measuring {len(groups)} groups, one after the other")
-        for number in range(completed.process_runs, self._study.processes):
+        for number in range(state.measured.process_runs, self._study.processes):
             if not state.active_runs:
                 return
             state.phase_timer.start_process_run(number)
+            state.record(ProcessStarted(process=number))
             is_last = number + 1 == self._study.processes
             for index, group in enumerate(groups):
-                if active := [run for run in state.active_runs if run.configuration.name in group.configurations]:
-                    with contextlib.ExitStack() as stack:
-                        workers = self._measure_group(stack, active, group.round_budget, number)
-                        if is_last:
-                            if index + 1 == len(groups):  # a study that is killed now has all its times
-                                self._save(number + 1)
-                            count_native_allocations(state, workers.values())
-            completed.native_allocations = is_last
-            self._save(number + 1)
-            yield completed.process_runs
+                with contextlib.ExitStack() as stack:
+                    active = [run for run in state.active_runs if run.configuration.name in group.configurations]
+                    workers = self._measure_group(stack, active, group.round_budget, number) if active else {}
+                    if index + 1 == len(groups):  # a study that is killed now has all times of this process run
+                        self._end_process_run(number)
+                    if is_last:
+                        count_native_allocations(state, workers.values())
+            state.save()
+            yield state.measured.process_runs
 
-    def _make_groups(self) -> list[ConfigurationGroup]:
-        active = self._state.active_runs
-        return [
-            ConfigurationGroup(
-                [run.configuration.name for run in group], RoundBudget.of(self._study, len(group) / len(active))
-            )
-            for group in self._state.group_by_memory(active)
-        ]
+    def _make_groups(self) -> list[_Group]:
+        """Group the configurations; after its first process run, a study keeps its groups and their budgets."""
+        state, measured = self._state, self._state.measured
+        if measured.process_runs:
+            budgets = [msgspec.structs.replace(budget) for budget in measured.budgets]
+            return [*map(_Group, measured.groups, budgets)]
+        active = state.active_runs
+        groups = [[run.configuration.name for run in group] for group in state.group_by_memory(active)]
+        if groups != measured.groups:
+            state.record(GroupsChosen(groups=groups))
+        return [_Group(group, RoundBudget.of(self._study, len(group) / len(active))) for group in groups]
 
-    def _save(self, process_runs: int) -> None:
-        self._state.completed.process_runs = process_runs
-        self._state.save()
+    def _end_process_run(self, number: int) -> None:
+        budgets = [msgspec.structs.replace(group.round_budget) for group in self._groups]
+        self._state.record(ProcessEnded(process=number, budgets=budgets))
 
     def _measure_group(
         self, stack: contextlib.ExitStack, group: Sequence[ConfigurationRun], budget: RoundBudget, number: int
@@ -253,7 +271,7 @@ class ProcessRuns:
             before = self._gpu_bytes(run)
         after = self._gpu_bytes(run)
         if before is not None and after is not None and before > after:
-            run.gpu_bytes_freed = max(run.gpu_bytes_freed or 0, before - after)
+            run.record(MemoryMeasured(configuration=run.configuration.name, gpu_bytes_freed=before - after))
 
     def _gpu_bytes(self, run: ConfigurationRun) -> int | None:
         observer = self._state.observer
@@ -262,7 +280,7 @@ class ProcessRuns:
     def _warm_up(self, workers: Workers, number: int) -> None:
         for part in self._starts([run for run, _ in workers.values()], number):
             preparing = {run.configuration.name: workers[run.configuration.name] for run in part}
-            request_all(preparing, self._state.prepare_request, _record_startup, self._study.timeout)
+            request_all(preparing, self._state.prepare_request, partial(_record_startup, number), self._study.timeout)
             for failed in {run.configuration.name for run in part} - preparing.keys():
                 del workers[failed]
         for name, (run, worker) in list(workers.items()):
@@ -278,7 +296,7 @@ class ProcessRuns:
         for name, (_, worker) in list(workers.items()):
             self._state.phase_timer.block_of(name, "warming up")
             with record_failure(workers, name):
-                seconds.append(cost * min(worker.request(request, self._study.timeout).step_times))
+                seconds.append(cost * min(worker.request(request, self._study.timeout).step_seconds))
         return budget.calibrate(seconds, steps_in_epoch) if seconds else None
 
     def _run_rounds(
@@ -305,7 +323,10 @@ class ProcessRuns:
             with record_failure(workers, name):
                 for operation in self._operations:
                     operation.measure(run, worker, budget, steps)
-        self._state.interference.append(meter.stop(number, done))
+        programs = [program.name for program in idle_wait.busiest_programs]
+        waited_seconds = idle_wait.waited_seconds
+        load = meter.stop(number, done)
+        self._state.record(RoundMeasured(load=load, idle_wait_seconds=waited_seconds, busiest_programs=programs))
         for operation in self._operations:
             operation.end_round()
         rerun_seconds = spare - budget.spare_seconds
@@ -320,12 +341,18 @@ class ProcessRuns:
         """
         if done not in schedule.STOPPING_CHECKS:
             return False
-        step_times = [measured_step_times(run) for run in group if run.is_active]
+        step_times = [run.step_times for run in group if run.is_active]
         margins = [margin_of_error(ratio(step_times[0], other)) for other in step_times[1:]]
         return all(margin <= self._study.margin / 2 for margin in margins)
 
 
-def _record_startup(run: ConfigurationRun, prepared: Prepared) -> None:
-    run.startups.append(prepared.startup)
-    run.resolution = prepared.timing_resolution
-    run.losses = prepared.losses
+def _record_startup(process: int, run: ConfigurationRun, prepared: Prepared) -> None:
+    run.record(
+        WorkerStarted(
+            configuration=run.configuration.name,
+            process=process,
+            startup=prepared.startup,
+            resolution=prepared.timing_resolution,
+            losses=[*prepared.losses],
+        )
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-from polybench.schema.metadata import PhaseSeconds
+from polybench.log import PhaseEnded
 from polybench.schema.result import Status
 
 
@@ -99,8 +99,7 @@ class CallbackProgress(NullProgress):
 
 
 Phase = Literal["data", "parity", "process_starts", "rounds", "allocation_count", "native_trace", "trainings"]
-"""Fields of `PhaseSeconds`."""
-_IN_EACH_PROCESS_RUN: tuple[Phase, ...] = ("process_starts", "rounds")
+"""Fields of `schema.metadata.PhaseSeconds`."""
 _NAMES: Mapping[Phase, str] = {
     "data": "preparing data",
     "parity": "parity check",
@@ -118,11 +117,9 @@ class PhaseTimer:
     From the second process run on, it reports the remaining time by the pace of the last one.
     """
 
-    def __init__(self, progress: Progress, process_runs: int) -> None:
-        self.progress = progress
+    def __init__(self, progress: Progress, process_runs: int, record: Callable[[PhaseEnded], object]) -> None:
+        self.progress, self._record = progress, record
         self._process_runs = process_runs
-        self._seconds: dict[Phase, dict[int, float]] = {phase: {} for phase in _NAMES}
-        """By phase and number of the process run, which is -1 until the first one starts."""
         self._process_run, self._started_at = -1, 0.0
         self._done = 0.0
 
@@ -144,8 +141,8 @@ class PhaseTimer:
         self._report(_NAMES[phase], is_timed=phase in ("rounds", "trainings"))
         start = time.monotonic() - earlier_seconds
         yield
-        runs = self._seconds[phase]
-        runs[self._process_run] = runs.get(self._process_run, 0.0) + time.monotonic() - start
+        process = self._process_run if self._process_run >= 0 else None
+        self._record(PhaseEnded(phase=phase, process=process, seconds=time.monotonic() - start))
 
     def start_of(self, configuration: str) -> None:
         """Report that a configuration starts alone, as a part of the process starts."""
@@ -157,11 +154,3 @@ class PhaseTimer:
 
     def _report(self, name: str, *, is_timed: bool = False) -> None:
         self.progress.on_phase(PhaseProgress(name, is_timed, self._done if self._process_run >= 0 else None))
-
-    def durations(self) -> PhaseSeconds:
-        """Return the total seconds of each phase so far; those of starts and rounds by process run."""
-        seconds: dict[str, Any] = {
-            phase: [*runs.values()] if phase in _IN_EACH_PROCESS_RUN else sum(runs.values(), 0.0)
-            for phase, runs in self._seconds.items()
-        }
-        return PhaseSeconds(**seconds)

@@ -6,7 +6,6 @@ measure its points in turns. `run_study` and `resume_study` run it without a pau
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import functools
 from collections.abc import Callable, Generator, Sequence
@@ -14,20 +13,24 @@ from typing import ParamSpec
 
 import msgspec
 
-from polybench.errors import RequiredEngineMissing
+from polybench.errors import BadInput, RequiredEngineMissing
+from polybench.log import BlockTimed, Header, Log, StudyResumed
+from polybench.machine.host import this_host
 from polybench.planning.plan import resolve
-from polybench.results.document import DocumentHeader, is_complete
+from polybench.results.document import is_complete, study_toml
+from polybench.results.run_state import StudyRun
 from polybench.runner.allocations import count_in_own_processes
-from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
 from polybench.runner.parity import check_parity, reuse_cached_checks
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.process_runs import Operation, ProcessRuns, WholeSteps
 from polybench.runner.progress import Progress
-from polybench.runner.state import StudyState
+from polybench.runner.resume import open_unfinished, refuse_changes, refuse_to_anonymize
+from polybench.runner.state import Saving, StudyState
 from polybench.runner.training import train
-from polybench.schema.metadata import Resumed
+from polybench.schema import units
 from polybench.schema.options import CheckScope, Study
 from polybench.schema.study import StudyDocument
+from polybench.storage.anonymous_log import anonymous_event
 from polybench.storage.store import Store
 
 StudyInTurns = Generator[int, None, StudyDocument]
@@ -61,7 +64,7 @@ def run_in_turns(
     progress: Progress,
     *,
     store: Store | None,
-    header: DocumentHeader | None = None,
+    header: Header | None = None,
     strict: bool = False,
     parity_check: CheckScope = "new",
     operations: Sequence[Operation] | None = None,
@@ -73,7 +76,7 @@ def run_in_turns(
     interrupted.
 
     Args:
-        store: where to save the study after each phase; None does not save it.
+        store: where to save the study's log; None keeps it in memory.
         header: from `new_header`; the default one has no command line.
         strict: raise RequiredEngineMissing if an engine or device is unavailable, before anything is measured.
         parity_check: "new" checks engines without a valid cached check, "all" checks every engine, and "only"
@@ -86,19 +89,24 @@ def run_in_turns(
     header = header or new_header()
     if store is not None:
         store.ensure_writable()
-    saves = store is not None and parity_check != "only"
-    lock = CheckpointStore(store.folder).lock(header.id) if store and saves else contextlib.nullcontext()
-    with (
-        lock,
-        prepare(
-            resolve(study), progress, header=header, store=store, parity_check=parity_check, exclusive=exclusive
-        ) as state,
-    ):
-        state.write_checkpoint()
+    measures = parity_check != "only"
+    plan = resolve(study)
+    with Log.create(store.log_path(header.id) if store and measures else None, anonymous_event) as log:
+        log.add(msgspec.structs.replace(header, study=study_toml(plan.study)))
+        saving = Saving(log, store)
         try:
-            return (yield from run_phases(state, strict=strict, parity_check=parity_check, operations=operations))
-        except RequiredEngineMissing:
-            state.discard()
+            with prepare(plan, progress, saving, host=header.host, measures=measures, exclusive=exclusive) as state:
+                try:
+                    state.start()
+                    return (
+                        yield from run_phases(state, strict=strict, parity_check=parity_check, operations=operations)
+                    )
+                except RequiredEngineMissing:
+                    state.delete_worker_logs()
+                    raise
+        except (BadInput, RequiredEngineMissing):
+            if not any(isinstance(event, BlockTimed) for event in log.events):  # nothing was measured
+                log.delete()
             raise
 
 
@@ -111,29 +119,29 @@ def resume_in_turns(
     anonymous: bool = False,
     exclusive: bool | None = None,
 ) -> StudyInTurns:
-    """Resume a study that was interrupted or killed; arguments and errors are those of `run_in_turns`.
+    """Measure what the log of a study lacks that was interrupted or killed; arguments are those of `run_in_turns`.
 
-    Finished process runs, trained epochs and failed configurations are restored. An unfinished process run is
-    measured again, because no engine can continue the timing block of another process. A study that has started
-    anonymously stays so. Raises BadInput if the study is not unfinished, it is running, or machine, versions or
-    data have changed.
+    A process run without its end is measured again, because no engine can continue the timing block of another
+    process. A study stays anonymous, or not, as it has started. Raises BadInput if it has finished, it is running,
+    or machine, versions or data have changed; then nothing is written.
     """
     store.ensure_writable()
-    checkpoints = CheckpointStore(store.folder)
-    with checkpoints.lock(id):  # before reading, since another process may be finishing it
-        checkpoint = checkpoints.read_unchanged(id, StudyCheckpoint)
-        study = checkpoint.parse_study()
-        process_runs = min(checkpoint.completed.process_runs, study.processes)
-        trainings = sum(is_complete(training, study) for run in checkpoint.runs for training in run.trainings)
+    with open_unfinished(id, store) as (log, study):
+        refuse_to_anonymize(log.header, anonymous=anonymous)
+        measured = StudyRun.of(log.events)
+        trainings = sum(is_complete(training, study) for run in measured.runs for training in run.trainings)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        header = msgspec.structs.replace(
-            checkpoint.header,
-            resumed=[*checkpoint.header.resumed, Resumed(now, process_runs, trainings)],
-            anonymous=checkpoint.header.anonymous or anonymous,
-        )
-        plan = resolve(study)
-        with prepare(plan, progress, header=header, store=store, exclusive=exclusive) as state:
-            state.restore(checkpoint)
+        process_runs = min(measured.process_runs, study.processes)
+        resumed = StudyResumed(resumed_at=now, processes=process_runs, trainings=trainings)
+        with prepare(resolve(study), progress, Saving(log, store), host=this_host(), exclusive=exclusive) as state:
+            refuse_changes(state)
+            state.record(resumed)
+            log.release()
+            state.start()
+            state.warn(
+                f"resumed after {units.plural(process_runs, 'process run')}: the state of the machine may have"
+                " changed between the earlier measurements and the later ones"
+            )
             return (yield from run_phases(state, strict=strict))
 
 
@@ -144,13 +152,14 @@ resume_study = _without_pause("resume_study", resume_in_turns)
 def run_phases(
     state: StudyState, *, strict: bool, parity_check: CheckScope = "new", operations: Sequence[Operation] | None = None
 ) -> StudyInTurns:
-    """Run all phases that the study has not finished; each of them saves the document at its end."""
+    """Run all phases that the study has not finished; its log has them."""
+    interrupted = False
     try:
         if parity_check == "new":
             reuse_cached_checks(state)
         check_parity(state, strict=strict, required=parity_check == "only")
         if parity_check != "only":
-            yield state.completed.process_runs
+            yield state.measured.process_runs
             with ProcessRuns(state, operations or [WholeSteps()]) as process_runs:
                 while not process_runs.confirm_cached_checks():
                     check_parity(state)
@@ -158,5 +167,5 @@ def run_phases(
             count_in_own_processes(state)
             train(state)
     except KeyboardInterrupt:
-        state.interrupt()
-    return state.finish()
+        interrupted = True
+    return state.finish(interrupted=interrupted)

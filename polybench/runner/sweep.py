@@ -9,21 +9,15 @@ import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from polybench.errors import BadInput
+from polybench.log import DamagedLog
 from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint import (
-    ChangedSinceCheckpoint,
-    CheckpointStore,
-    CorruptCheckpoint,
-    SweepCheckpoint,
-    SweepSpec,
-)
+from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint, SweepSpec
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, PhaseProgress, Progress
+from polybench.runner.resume import ChangedSince, discard_study, refuse, refuse_to_anonymize, unfinished_ids
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import StudyInTurns, resume_in_turns, run_in_turns
 from polybench.schema import units
@@ -80,8 +74,7 @@ def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool =
     checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):
         checkpoint = checkpoints.read_unchanged(id, SweepCheckpoint)
-        header = checkpoint.header
-        checkpoint.header = msgspec.structs.replace(header, anonymous=header.anonymous or anonymous)
+        refuse_to_anonymize(checkpoint.header, anonymous=anonymous)
         return _SweepRun(checkpoint.spec, checkpoint, progress, store).run()
 
 
@@ -152,16 +145,16 @@ class _SweepRun:
         prefix = f"point {number + 1} of {len(self._points)} ({units.format_point(point.values)})"
         progress = _PrefixedProgress(self._progress, prefix)
         started_id, anonymous = checkpoint.started.get(number), checkpoint.header.anonymous
-        if store is not None and started_id in (checkpoints := CheckpointStore(store.folder)).ids():
+        if store is not None and started_id in unfinished_ids(store):
             try:
                 resumed = resume_in_turns(started_id, progress, store=store, anonymous=anonymous, exclusive=exclusive)
                 return (yield from resumed)
-            except CorruptCheckpoint:
-                self._progress.on_warning(f"{prefix}: the checkpoint of {started_id} is corrupt: it starts over")
-                checkpoints.remove(started_id)
-            except ChangedSinceCheckpoint as error:
-                checkpoints.reject_changed(checkpoint, error.changes)
-        tags = StudyFileMetadata(tags=checkpoint.header.study_file.tags)
+            except DamagedLog as error:
+                self._progress.on_warning(f"{prefix}: {error}: it starts over")
+                discard_study(started_id, store)
+            except ChangedSince as error:
+                refuse(checkpoint.header.id, checkpoint.header.argv, error.changes, store.folder)
+        tags = StudyFileMetadata(tags=tuple(checkpoint.header.tags))
         header = new_header(checkpoint.header.argv, tags, anonymous=anonymous)
         checkpoint.started[number] = header.id
         self._write_checkpoint()
@@ -169,7 +162,7 @@ class _SweepRun:
 
     def _load_finished(self, id: str) -> StudyDocument | None:
         """Return the document of a finished point, else None."""
-        if self._store is None or id in CheckpointStore(self._store.folder).ids():
+        if self._store is None or id in unfinished_ids(self._store):
             return None
         try:
             document = self._store.load(id)

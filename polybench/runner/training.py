@@ -11,6 +11,7 @@ import itertools
 from pathlib import Path
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
+from polybench.log import EpochTrained
 from polybench.planning import schedule, shared_files
 from polybench.protocol import calls
 from polybench.protocol.calls import Trained
@@ -70,16 +71,18 @@ class _TrainingRun:
         worker.request(calls.reset_training(str(weights)), timeout)
         self._restore(weights, worker)
         training = Training(self._seed, self._epochs)
-        self._run.trainings.append(training)
         while not is_complete(training, self._study):
             number = len(self._epochs)
             self._state.progress.on_stage(
                 f"training {self._run.configuration.name}, seed {self._seed}, epoch {number + 1}"
             )
-            self._epochs.append(self._run_epoch(worker, number, self._state.files.steps_in_epoch))
+            epoch = self._run_epoch(worker, number, self._state.files.steps_in_epoch)
+            self._epochs.append(epoch)
+            name = self._run.configuration.name
+            self._run.record(EpochTrained(configuration=name, seed=self._seed, number=number, epoch=epoch))
             if not is_complete(training, self._study):
                 self._save(worker)
-            # Keeps the last two files, since saving the next one, or the checkpoint, may fail.
+            # Keeps the last two files, since saving the next one may fail.
             self._delete(number - 1)
         for number in range(len(self._epochs)):
             self._delete(number)
@@ -87,9 +90,7 @@ class _TrainingRun:
     def _restore(self, weights: Path, worker: WorkerProcess) -> None:
         """Restore the training state of an earlier process, if it was saved."""
         run = self._run
-        earlier = [training for training in run.trainings if training.seed == self._seed]
-        run.trainings = [training for training in run.trainings if training.seed != self._seed]
-        for training in earlier:
+        for training in [training for training in run.trainings if training.seed == self._seed]:
             if not training.epochs:
                 continue
             label = f"the training of seed {self._seed}"
@@ -97,16 +98,16 @@ class _TrainingRun:
             done, file = next(((n, path) for n, path in files.items() if path and path.exists()), (0, None))
             if file is None:
                 epochs = units.plural(len(training.epochs), "epoch")
-                run.warnings.append(f"{label} restarted: the state after {epochs} was not saved")
+                run.warn(f"{label} restarted: the state after {epochs} was not saved")
                 return
             try:
                 worker.request(calls.restore_training(str(file)), self._study.timeout)
             except ConfigurationFailed:
-                run.warnings.append(f"{label} restarted: its saved state cannot be restored")
+                run.warn(f"{label} restarted: its saved state cannot be restored")
                 worker.request(calls.reset_training(str(weights)), self._study.timeout)
                 return
             self._epochs = list(training.epochs[:done])
-            run.warnings.append(f"{label} was resumed in another process after {units.plural(done, 'epoch')}")
+            run.warn(f"{label} was resumed in another process after {units.plural(done, 'epoch')}")
 
     def _save(self, worker: WorkerProcess) -> None:
         """Save the training state and the study."""
@@ -124,9 +125,9 @@ class _TrainingRun:
             file.unlink(missing_ok=True)
 
     def _file(self, epochs: int) -> Path | None:
-        """Return the file of the training state after this many epochs; None without a checkpoint."""
+        """Return the file of the training state after this many epochs; None if the study is not saved."""
         configuration = self._state.runs.index(self._run)
-        return self._state.checkpoint_file(f"training-{configuration}-{self._seed}-{epochs}.npz")
+        return self._state.state_file(f"training-{configuration}-{self._seed}-{epochs}.npz")
 
     def _run_epoch(self, worker: WorkerProcess, number: int, steps: int) -> TrainedEpoch:
         timeout = self._study.timeout

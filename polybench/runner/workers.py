@@ -11,9 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from polybench.engines import ENGINES
 from polybench.engines.job import COLD_START
 from polybench.errors import ConfigurationFailed, EngineUnavailable
+from polybench.log import PlannedConfiguration
 from polybench.planning.environments import resolve_environment
 from polybench.planning.plan import Plan, engine_spec
 from polybench.protocol import calls
@@ -21,10 +24,8 @@ from polybench.protocol.calls import AnswerT, Loaded, Request
 from polybench.protocol.environment import recorded_env_vars, unrecorded_env_hash, worker_environment
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.process import WorkerProcess
-from polybench.results.document import collect_versions
+from polybench.results.document import collect_versions, planned_configurations
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner.checkpoint import list_changes
-from polybench.schema.options import Configuration
 from polybench.schema.result import library_versions
 
 
@@ -137,10 +138,19 @@ def version_changes(
     return changes
 
 
-def make_runs(plan: Plan, folder: Path) -> list[ConfigurationRun]:
+def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Describe each changed value."""
+    return [
+        f"{name} was {before.get(name, 'absent')}, now {now.get(name, 'absent')}"
+        for name in dict.fromkeys([*before, *now])
+        if before.get(name) != now.get(name)
+    ]
+
+
+def make_runs(plan: Plan, folder: Path, dataset: str | None = None) -> list[ConfigurationRun]:
     """Create the run of each configuration, with the environment of its workers and no measurements.
 
-    `folder` gets links to bundled packages; it must outlive the workers.
+    `folder` gets links to bundled packages; it must outlive the workers. `dataset` is the one that the plan's data are.
     """
     numbers = itertools.count()
 
@@ -148,10 +158,12 @@ def make_runs(plan: Plan, folder: Path) -> list[ConfigurationRun]:
     def interpreter(python: str) -> Interpreter:
         return resolve_interpreter(python, folder / str(next(numbers)))
 
-    return [_make_run(plan, configuration, interpreter) for configuration in plan.configurations]
+    planned = planned_configurations(plan, dataset or plan.workload.dataset)
+    return [_make_run(plan, configuration, interpreter) for configuration in planned]
 
 
-def _make_run(plan: Plan, configuration: Configuration, interpreter: Callable[[str], Interpreter]) -> ConfigurationRun:
+def _make_run(plan: Plan, planned: PlannedConfiguration, interpreter: Callable[[str], Interpreter]) -> ConfigurationRun:
+    configuration = planned.configuration
     spec = engine_spec(configuration)
     environment = resolve_environment(configuration, spec, plan.study.env)
     try:
@@ -169,8 +181,13 @@ def _make_run(plan: Plan, configuration: Configuration, interpreter: Callable[[s
         )
         python = OWN_INTERPRETER if environment.python is None else interpreter(environment.python)
     except EngineUnavailable as error:
-        run = ConfigurationRun(configuration, {})
+        run = ConfigurationRun(planned)
         run.mark_unavailable(error)
         return run
-    recorded = recorded_env_vars(os.environ, variables)
-    return ConfigurationRun(configuration, variables, recorded, unrecorded_env_hash(os.environ, variables), python)
+    planned = msgspec.structs.replace(
+        planned,
+        env_vars=variables,
+        inherited_env_vars=recorded_env_vars(os.environ, variables),
+        unrecorded_env_hash=unrecorded_env_hash(os.environ, variables),
+    )
+    return ConfigurationRun(planned, interpreter=python)

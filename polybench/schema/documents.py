@@ -76,11 +76,16 @@ JSON_SCHEMA = Path(__file__).with_name("study.schema.json")
 
 def study_schema() -> str:
     """Return the JSON Schema of a study as indented JSON."""
-    (reference,), definitions = msgspec.json.schema_components([StudyDocument], ref_template="#/$defs/{name}")
+    return json_schema(StudyDocument, SCHEMA)
+
+
+def json_schema(type_: Any, title: str) -> str:
+    """Return the JSON Schema of a type as indented JSON."""
+    (reference,), definitions = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
     for definition in definitions.values():
         if "description" in definition:
             definition["description"] = inspect.cleandoc(definition["description"])
-    header = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA}
+    header = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     full_schema: dict[str, Any] = {**header, **reference, "$defs": dict(sorted(definitions.items()))}
     return json.dumps(full_schema, indent=1) + "\n"
 

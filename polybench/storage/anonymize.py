@@ -19,7 +19,7 @@ UNKNOWN_HOST = "<host>"
 OMITTED = "<omitted>"
 """Stands for a text that was left out."""
 
-_OMITTED_WARNINGS = "warnings were left out, because they may contain names and paths"
+OMITTED_WARNINGS = "warnings were left out, because they may contain names and paths"
 
 DATASETS = ("auto", "cifar10", "imdb", "mnist", "synthetic")
 """Names of data, which remain; anything else is a path. Those of `polybench.data`, which takes long to import."""
@@ -40,7 +40,7 @@ def anonymize(document: Document) -> Document:
     """
     if isinstance(document, MergeDocument):
         raise BadInput("a merge has the names of its machines: merge anonymous studies instead")
-    plain = _without_names(msgspec.to_builtins(document))
+    plain = without_names(msgspec.to_builtins(document))
     if "argv" in plain and "study" in plain:  # in a derived document, it is an ID
         plain["study"] = anonymize_study(plain["study"])
     return msgspec.convert(plain, type(document))
@@ -59,9 +59,10 @@ def anonymize_study(study: str) -> str:
     return tomli_w.dumps(fields)
 
 
-def _without_names(value: Any) -> Any:
+def without_names(value: Any) -> Any:
+    """Return the fields of a record without those that may name a host, a user or a folder."""
     if isinstance(value, list | tuple):
-        return [_without_names(item) for item in value]
+        return [without_names(item) for item in value]
     if not isinstance(value, dict):
         return value
     kept = {name: _omit(name, item) for name, item in value.items()}
@@ -80,15 +81,15 @@ def _omit(name: str, value: Any) -> Any:  # noqa: PLR0911 - one return per field
         case "log_path", str():
             return value.rpartition("/")[2]
         case "warnings", list():
-            return [_OMITTED_WARNINGS] if value else []
+            return [OMITTED_WARNINGS] if value else []
         case "versions", dict():
-            return _without_paths(value)
+            return without_paths(value)
         case "sites", list():
             return [site | {"location": site["location"].rpartition("/")[2]} for site in value]
-    return _without_names(value)
+    return without_names(value)
 
 
-def _without_paths(versions: dict[str, Any]) -> dict[str, Any]:
+def without_paths(versions: dict[str, Any]) -> dict[str, Any]:
     """Return the versions and variables that contain no slash."""
-    parts = {name: _without_paths(value) if isinstance(value, dict) else value for name, value in versions.items()}
+    parts = {name: without_paths(value) if isinstance(value, dict) else value for name, value in versions.items()}
     return {name: value for name, value in parts.items() if not (isinstance(value, str) and "/" in value)}

@@ -1,4 +1,7 @@
-"""Saves and loads studies, one JSON document each, and documents of other kinds in subfolders."""
+"""Saves and loads studies, a log each, and documents of other kinds in subfolders.
+
+A study that this machine did not measure, of a cluster's node or of Julia, is a document as well.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ import platformdirs
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
+from polybench.log import SUFFIX, Log, read_log
+from polybench.results.document import report_of
 from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, newest_name, read_document
 from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.metadata import Document
+from polybench.schema.options import Id
 from polybench.schema.study import StudyDocument
 from polybench.storage.study_index import StudyIndex
 from polybench.storage.summaries import NO_FILTERS, Filters, Kind, StudySummary, check_file_name, summarize_document
@@ -54,6 +60,20 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.failed_saves: dict[str, str] = {}
+
+    def log_path(self, id: str) -> Path:
+        """Return the path of a study's log; raises BadInput for an invalid ID."""
+        try:
+            return self.folder / f"{msgspec.convert(id, Id)}{SUFFIX}"
+        except msgspec.ValidationError:
+            raise BadInput(f"invalid ID {id!r}: expected letters, digits and . _ - only") from None
+
+    def logs(self) -> list[Path]:
+        """Return the paths of all logs, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"*{SUFFIX}"))
+
+    def publish(self, log: Log) -> None:
+        """Send the log of a running study, if this store does; called after each phase."""
 
     def ensure_writable(self) -> None:
         """Check before a measurement that its document can be saved.
@@ -115,7 +135,13 @@ class Store:
     def _path(self, study: StudySummary) -> Path:
         folder = DOCUMENT_KINDS[study.kind].folder
         assert folder is not None
-        return self.folder / folder / f"{study.file}.json"
+        path = self.folder / folder / f"{study.file}.json"
+        return self.folder / f"{study.file}{SUFFIX}" if study.kind == "study" and not path.exists() else path
+
+    def _study_paths(self) -> list[Path]:
+        """Return the path of each study, readable or not, the oldest first; a document precedes its log."""
+        paths = {path.stem: path for path in (*self.logs(), *self.folder.glob("*.json"))}
+        return [paths[id] for id in sorted(paths)]
 
     def layers(self) -> list[LayersDocument]:
         """Return all readable layers documents, the newest first."""
@@ -137,7 +163,7 @@ class Store:
         """Return True for `layers-last`, and for the ID of layers, or its prefix, with which no study begins."""
         if name == newest_name("layers"):
             return True
-        return not _matching(sorted(self.folder.glob("*.json")), name) and bool(_matching(self.files("layers"), name))
+        return not _matching(self._study_paths(), name) and bool(_matching(self.files("layers"), name))
 
     def files(self, kind: str) -> list[Path]:
         """Return the paths of all documents of a kind other than studies, readable or not, the oldest first."""
@@ -159,6 +185,28 @@ class Store:
         """
         return _load(self._path(summary), type_)
 
+    def load_computed(
+        self, name: str, *, baseline: str | None = None, tolerance: float | None = None, salvage: bool = False
+    ) -> StudyDocument:
+        """Compute the report of a log with other arguments than the study's; a name is that of `load`.
+
+        With `salvage`, a damaged log counts up to its first damaged line.
+
+        Raises:
+            BadInput: as `load`, or the study has no log.
+        """
+        path = self._find(name)
+        if path.suffix != SUFFIX:
+            raise BadInput(
+                f"{path.stem} has no log: --baseline, --tolerance and --salvage need one: leave them out, or run"
+                f" `polybench run {path.stem}`"
+            )
+        try:
+            events = read_log(path, salvage=salvage)
+        except OSError as error:
+            raise BadInput(f"cannot read {path}: {error.strerror}") from error
+        return report_of(events, baseline=baseline, tolerance=tolerance, salvage=salvage)
+
     def load(self, name: str) -> StudyDocument:
         """Load the study with this ID, unique prefix of an ID, path, or `last`, the one started last.
 
@@ -174,7 +222,7 @@ class Store:
             return self._path((studies or summaries)[-1])
         if is_document_path(name):
             return Path(name)
-        if matches := _matching(sorted(self.folder.glob("*.json")), name):
+        if matches := _matching(self._study_paths(), name):
             return _only(matches, name, "studies")
         if name.startswith(DOCUMENT_KINDS["sweep"].id_prefix):
             raise BadInput(f"{name!r} is a sweep, not a study; use polybench show, report or plot")
@@ -189,8 +237,8 @@ class Store:
 
 
 def is_document_path(name: str) -> bool:
-    """Return True if the name is a path of a document, not an ID."""
-    return name.endswith(".json") and is_file(Path(name))
+    """Return True if the name is a path of a document or log, not an ID."""
+    return name.endswith((".json", SUFFIX)) and is_file(Path(name))
 
 
 def _find_by_prefix(paths: Sequence[Path], name: str, kind: str) -> Path:
@@ -224,17 +272,26 @@ def _kind(type_: type[D]) -> str:
 def _load(path: Path, type_: type[D], name: str = "") -> D:
     """Load a document; its ID is the file's name, unless a user gave the path."""
     try:
-        return decode(read_regular_file(path), type_) if is_document_path(name) else _read(path, type_)
+        return _decode(path, type_) if is_document_path(name) else _read(path, type_)
     except (OSError, msgspec.MsgspecError) as error:
         problem = getattr(error, "strerror", None) or error
         raise BadInput(f"cannot read the {_kind(type_)} {path}: {problem}") from error
 
 
 def _read(path: Path, type_: type[D]) -> D:
-    """Read a document of the results folder; raises OSError or MsgspecError."""
-    document = decode(read_regular_file(path), type_)
+    """Read a document of the results folder; raises OSError, MsgspecError or DamagedLog."""
+    document = _decode(path, type_)
     check_file_name(getattr(document, "id", None), path.stem)
     return document
+
+
+def _decode(path: Path, type_: type[D]) -> D:
+    """Read a document, or compute it from a log; raises OSError, MsgspecError or DamagedLog."""
+    if path.suffix != SUFFIX:
+        return decode(read_regular_file(path), type_)
+    if type_ is not StudyDocument:
+        raise BadInput(f"cannot read the {_kind(type_)} {path}: it is the log of a study")
+    return report_of(read_log(path))  # type: ignore[return-value]
 
 
 def _save_copy(document: Document) -> str:
@@ -248,7 +305,7 @@ def _save_copy(document: Document) -> str:
 
 def _readable(paths: Iterable[Path], type_: type[D]) -> Iterator[D]:
     for path in paths:
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, BadInput):
             yield _read(path, type_)
 
 
@@ -278,6 +335,8 @@ def load_document(name: str, store: Store) -> AnyDocument:
             if row.id_prefix and name.startswith(row.id_prefix):
                 return store.load_kind(row.type, name)
         return store.load_kind(LayersDocument, name) if store.has_layers(name) else store.load(name)
+    if name.endswith(SUFFIX):
+        return store.load(name)
     try:
         return read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

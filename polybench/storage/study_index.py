@@ -22,9 +22,11 @@ import platformdirs
 from polybench.data.disk import atomic_write, read_regular_file, remove_stale
 from polybench.data.file_cache import cache_key
 from polybench.errors import BadInput, __version__
+from polybench.log import SUFFIX, DamagedLog, read_log
+from polybench.storage.log_summary import summarize_log
 from polybench.storage.summaries import StudySummary, summarize_document
 
-_SUFFIX = ".json"
+_SUFFIXES = (".json", SUFFIX)
 
 Rows = dict[bytes, tuple[bytes, StudySummary]]
 """Stamp and summary by file name."""
@@ -50,7 +52,9 @@ class StudyIndex:
         rows |= self._read_documents({file: stamp for file, stamp in stamps.items() if file not in rows})
         if rows != indexed:
             self._save(rows)
-        return sorted((study for _, study in rows.values()), key=lambda study: (study.started_at, study.file))
+        # A document precedes its log.
+        by_name = {study.file: study for file, (_, study) in sorted(rows.items(), reverse=True)}
+        return sorted(by_name.values(), key=lambda study: (study.started_at, study.file))
 
     def _load(self) -> Rows:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -72,10 +76,9 @@ class StudyIndex:
         rows: Rows = {}
         for file, stamp in stamps.items():
             path = self._folder / os.fsdecode(file)
-            name = path.name.removesuffix(_SUFFIX).encode("utf-8", "backslashreplace").decode()
+            name = path.stem.encode("utf-8", "backslashreplace").decode()
             try:
-                written = path.stat().st_mtime
-                rows[file] = stamp, summarize_document(name, read_regular_file(path), written)
+                rows[file] = stamp, _summarize(path, name)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and not path.is_symlink():
                     continue
@@ -84,6 +87,16 @@ class StudyIndex:
                     StudySummary(file=name, started_at=0.0, unreadable_reason=error.strerror or str(error)),
                 )
         return rows
+
+
+def _summarize(path: Path, name: str) -> StudySummary:
+    written = path.stat().st_mtime
+    if path.suffix != SUFFIX:
+        return summarize_document(name, read_regular_file(path), written)
+    try:
+        return summarize_log(name, read_log(path), written)
+    except DamagedLog as error:
+        return StudySummary(file=name, started_at=written, unreadable_reason=str(error))
 
 
 def _checksum(text: bytes) -> bytes:
@@ -98,7 +111,7 @@ def _stamps(folder: Path) -> dict[bytes, bytes]:
             return {
                 os.fsencode(entry.name): _stamp(entry)
                 for entry in entries
-                if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".")
+                if entry.name.endswith(_SUFFIXES) and not entry.name.startswith(".")
             }
     except FileNotFoundError:
         return {}

@@ -194,7 +194,7 @@ def summarize_document(file: str, text: bytes, written: float, kind: Kind = "stu
 def check_file_name(id: str | None, file: str) -> None:
     """Raise msgspec.ValidationError unless the ID of a document in the results folder is the name of its file."""
     if id != file:
-        raise msgspec.ValidationError(f"its ID is {id!r}: expected the name of its file: rename it to {id}.json")
+        raise msgspec.ValidationError(f"its ID is {id!r}: expected the name of its file: rename the file to its ID")
 
 
 def _summarize_study(text: bytes) -> StudySummary:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
+from polybench.log import Header
 from polybench.render import render
-from polybench.results.document import DocumentHeader
 from polybench.runner import bisect
 from polybench.runner.bisect import Interrupted, Unmeasurable, run_bisect, search
 from polybench.runner.progress import NullProgress
@@ -80,25 +80,25 @@ def test_the_slow_commit_of_a_checkout_is_named_and_saved_pairs_are_reused(searc
     assert document["description"] == "Commit 2"
     assert document["ci95"][0] < 1.5 < document["ci95"][1]
     assert len(document["pairs"]) <= 1.5 * math.log2(2) + 6
-    studies = {*results.glob("*.json")}
+    studies = {*results.glob("*.jsonl")}
     assert json.loads(searched.again(results).stdout) == document
-    assert {*results.glob("*.json")} == studies
+    assert {*results.glob("*.jsonl")} == studies
 
 
 @pytest.mark.wide  # a pair that was interrupted is measured again in the same way
 def test_a_pair_that_is_missing_is_measured_again(searched: Search, results: Path) -> None:
-    studies = {*results.glob("*.json")}
+    studies = {*results.glob("*.jsonl")}
     newest = max(studies, key=lambda path: path.name)
     newest.unlink()  # as if the search had been interrupted before the last pair
     assert json.loads(searched.again(results).stdout)["version"] == searched.document["version"]
-    assert len({*results.glob("*.json")} - studies) >= 1
+    assert len({*results.glob("*.jsonl")} - studies) >= 1
 
 
 def test_a_pair_that_was_interrupted_is_measured_again(searched: Search, results: Path) -> None:
-    newest = max(results.glob("*.json"), key=lambda path: path.name)
-    saved = json.loads(newest.read_text("utf-8"))
-    saved["results"][1]["status"] = "interrupted"  # after some of its steps
-    newest.write_text(json.dumps(saved), "utf-8")
+    newest = max(results.glob("*.jsonl"), key=lambda path: path.name)
+    lines = newest.read_text("utf-8").splitlines()
+    end = json.loads(lines[-1]) | {"outcome": "interrupted"}  # after its last step
+    newest.write_text("\n".join([*lines[:-1], json.dumps(end), ""]), "utf-8")
     resumed = searched.again(results)
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["version"] == searched.commits[2][:12]
@@ -219,11 +219,11 @@ class Numbers:
 def test_saved_pairs_are_those_of_the_same_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, measured = Machine(seed=2), list[str]()
 
-    def run_study(*_: object, store: Store, header: DocumentHeader) -> StudyDocument:
-        version = header.study_file.tags[-1].partition("=")[2]
+    def run_study(*_: object, store: Store, header: Header) -> StudyDocument:
+        version = header.tags[-1].partition("=")[2]
         scripts = {"torch": Script(0.020), "tf": Script(0.030 if int(version) >= 3 else 0.020)}
         document = machine.measure(scripts, processes=5, baseline="torch/cpu")
-        header_fields = {"id": header.id, "host": header.host, "tags": [*header.study_file.tags]}
+        header_fields = {"id": header.id, "host": header.host, "tags": [*header.tags]}
         store.save(document := msgspec.structs.replace(document, **header_fields))
         measured.append(version)
         return document

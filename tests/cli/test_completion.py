@@ -93,9 +93,10 @@ def test_another_results_folder_is_used(store: Store, tmp_path: Path) -> None:
 
 def test_only_unfinished_runs_are_completed_for_resume(store: Store) -> None:
     assert completed("polybench resume ") == []
-    (store.folder / "unfinished" / "20260103-c").mkdir(parents=True)
-    (store.folder / "unfinished" / "20260103-c" / "study").touch()
-    assert completed("polybench resume ") == ["last", "20260103-c"]
+    (store.folder / "20260103-c.jsonl").touch()
+    (store.folder / "unfinished" / "20260104-d").mkdir(parents=True)
+    (store.folder / "unfinished" / "20260104-d" / "sweep").touch()
+    assert completed("polybench resume ") == ["last", "20260103-c", "20260104-d"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from polybench.cluster.driver import ClusterResult, MachineResult
+from polybench.log import Header
 from polybench.planning.grid import points
 from polybench.planning.study_file import REFERENCES
 from polybench.planning.suggested_commands import OWN_DATA
-from polybench.results.document import DocumentHeader
 from polybench.runner.checkpoint import ClusterRun, ResumableRun, SweepSpec
 from polybench.runner.sweep import PointResult, SweepOutcome
 from polybench.schema.options import Study
@@ -132,10 +132,10 @@ def test_dry_run_prints_the_points_of_a_sweep(study: Path) -> None:
 
 def test_a_study_of_a_julia_users_model_is_not_measured_again(study: Path) -> None:
     printed("run", study.name)
-    (file,) = results_folder(None).glob("*.json")
-    saved = json.loads(file.read_text())
+    (log,) = results_folder(None).glob("*.jsonl")
+    saved = json.loads(printed("show", "last", "--format", "json"))
     saved["settings"] |= {"model": "my chain", "dataset": OWN_DATA}
-    file.write_text(json.dumps(saved))
+    log.with_suffix(".json").write_text(json.dumps(saved))
     for command in ("run", "explain"):
         assert "'my chain' is known only to the Julia session that measured it: call bench there" in refused(
             command, "last"
@@ -204,8 +204,8 @@ def test_quick_applies_after_the_other_options_and_another_seed_has_other_data(
     received: list[tuple[int, int, str | None]] = []
     document = factories.study(factories.measured("fake/cpu", 0.01))
 
-    def run_study(study: Study, *_: object, header: DocumentHeader, **__: object) -> StudyDocument:
-        received.append((study.processes, study.seed, header.study_file.data_sha256))
+    def run_study(study: Study, *_: object, header: Header, **__: object) -> StudyDocument:
+        received.append((study.processes, study.seed, header.repeated_data_sha256))
         return document
 
     monkeypatch.setattr("polybench.runner.study.run_study", run_study)

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-
-import msgspec
+from typing import Literal
 
 from polybench.cluster.executor import Event, Node
 from polybench.cluster.messages import Message, NodeLost, Saved, Task
 from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup
-from polybench.schema.study import to_json
-from tests.factories import measured, study
+from tests.cluster.cluster_runs import study_log
 
 Script = list[Message]
 
-DOCUMENT = NodeLost("placeholder for a document with three process runs")
-LAST = NodeLost("placeholder for the complete document")
-OTHER_IMAGES = NodeLost("placeholder for a document with other images")
+SAVED = NodeLost("placeholder for a log with three process runs")
+LAST = NodeLost("placeholder for the complete log")
+OTHER_IMAGES = NodeLost("placeholder for a log with other images")
 CTRL_C = NodeLost("placeholder for Ctrl-C, after which the machine is gone")
 NODE_GONE = NodeLost("the node is gone")
 
 
-def document(task: Task, *, finished: bool = False, **settings: str) -> Saved:
-    saved = study(measured("fake/cpu", 0.01))
-    saved.settings = msgspec.structs.replace(saved.settings, **settings)
-    saved.id, saved.finished = task.header.id, finished
-    return Saved(to_json(saved), None if finished else b"state")
+def saved(task: Task, *, end: Literal["finished", "interrupted"] | None = None, **settings: str) -> Saved:
+    return Saved(study_log(task.header, task.study, end=end, **settings).text)
 
 
 class ScriptedExecutor:
@@ -51,13 +46,13 @@ class ScriptedExecutor:
         self.started.append((group.label, task, preferred_host))
         if not self.scripts[group.label]:
             raise BadInput("no script is left")
-        documents = {
-            id(DOCUMENT): document(task),
-            id(LAST): document(task, finished=True),
-            id(OTHER_IMAGES): document(task, data_sha256="other"),
+        logs = {
+            id(SAVED): saved(task),
+            id(LAST): saved(task, end="finished"),
+            id(OTHER_IMAGES): saved(task, data_sha256="other"),
         }
         script = self.scripts[group.label].pop(0)
-        self._events += [Event(group.label, documents.get(id(one), one)) for one in script]
+        self._events += [Event(group.label, logs.get(id(one), one)) for one in script]
 
     def events(self, seconds: float) -> list[Event]:
         if self._events and self._events[0].message is CTRL_C:

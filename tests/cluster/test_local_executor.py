@@ -31,19 +31,22 @@ from polybench.cluster.messages import (
 )
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, RequiredEngineMissing
+from polybench.log import Header, read_log
+from polybench.log import encode_line as encode_event
 from polybench.protocol.interpreter import Interpreter
+from polybench.results.document import derive
 from polybench.runner.checkpoint import (
     CheckpointStore,
     ClusterCheckpoint,
     ClusterRun,
     ResumableRun,
-    StudyCheckpoint,
     discard,
     find_resumable,
     find_unfinished,
     select_machines,
 )
 from polybench.runner.prepare import new_header
+from polybench.runner.resume import unfinished_ids
 from polybench.runner.study import run_study
 from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import StudyDocument, from_json
@@ -156,7 +159,9 @@ def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path, mon
     equal_fields = ("study", "settings", "machine_label", "finished", "title", "polybench")
     assert [getattr(remote, name) for name in equal_fields] == [getattr(local, name) for name in equal_fields]
     assert from_json((tmp_path / "remote" / f"{remote.id}.json").read_bytes()) == remote
-    assert [path.name for path in (tmp_path / "remote").iterdir()] == [f"{remote.id}.json"]
+    log = tmp_path / "remote" / f"{remote.id}.jsonl"
+    assert {*(tmp_path / "remote").iterdir()} == {log.with_suffix(".json"), log}
+    assert derive(read_log(log)) == remote
     assert node_programs() == []
 
 
@@ -214,13 +219,14 @@ def test_killed_node_is_replaced(tmp_path: Path) -> None:
     assert "was lost, after 1 process run (" in note
     assert "the rest was measured on another machine" in note
     assert not (tmp_path / "r" / "unfinished").exists()
+    assert unfinished_ids(Store(tmp_path / "r")) == []
 
 
 def test_anonymous_cluster_run_saves_no_name_and_no_path(tmp_path: Path) -> None:
     cluster, folder = cluster_run(tmp_path, engines=("fake", "faulty+crash")), tmp_path / "r"
     document = only_document(run(cluster, folder, header=new_header(anonymous=True)))
-    saved = (folder / f"{document.id}.json").read_text()
-    assert str(tmp_path) not in saved
+    for suffix in (".json", ".jsonl"):
+        assert str(tmp_path) not in (folder / f"{document.id}{suffix}").read_text()
     assert document.host.hostname == "<host>"
     (log,) = (folder / "logs" / document.id).iterdir()
     assert [one.log_path for one in document.results] == [None, log.name]
@@ -254,7 +260,7 @@ def test_interrupted_driver_leaves_a_checkpoint(tmp_path: Path) -> None:
         run(cluster, store.folder, ActAtStage("b: process 2 of 2: starting", end))
     assert node_programs() == []
     (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
-    (study_id,) = CheckpointStore(store.folder).ids()
+    (study_id,) = unfinished_ids(store)
     assert (
         find_resumable("last", store)
         == find_resumable(study_id, store)
@@ -287,16 +293,16 @@ def test_study_is_not_resumed_on_a_changed_machine(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         run(cluster_run(tmp_path), store.folder, ActAtStage("process 2 of 2: starting", end))
     (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
-    checkpoints = CheckpointStore(store.folder)
-    (study_id,) = checkpoints.ids()
-    checkpoint = checkpoints.read(study_id, StudyCheckpoint)
-    checkpoint.header.host.cpu = "another one"
-    checkpoints.write(checkpoint)
+    (study_id,) = unfinished_ids(store)
+    header, *events = read_log(store.log_path(study_id))
+    assert isinstance(header, Header)
+    header.host.cpu = "another one"
+    store.log_path(study_id).write_bytes(b"".join(map(encode_event, [header, *events])))
     with pytest.raises(BadInput, match=r"cannot resume .*cpu was another one, now "):
         resume_on_cluster(id, RecordingProgress(), store=store)
     assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == [id]
     discard(ResumableRun(id, ClusterCheckpoint), store)
-    assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == checkpoints.ids() == []
+    assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == unfinished_ids(store) == []
 
 
 def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path) -> None:

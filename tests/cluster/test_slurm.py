@@ -37,10 +37,12 @@ from polybench.cluster.messages import (
 )
 from polybench.cluster.slurm import NodeJob, SlurmExecutor
 from polybench.errors import BadInput
+from polybench.log import ProcessEnded, decode_lines
 from polybench.planning.study_file import read
+from polybench.results.document import derive
 from polybench.runner.prepare import new_header
 from polybench.schema.options import MachineGroup
-from polybench.schema.study import from_json
+from polybench.schema.study import StudyDocument, from_json
 from tests.cluster import fake_slurm
 from tests.cluster.cluster_runs import study
 
@@ -98,12 +100,21 @@ def is_last(message: Message) -> bool:
     return isinstance(message, LAST_MESSAGES)
 
 
+def has_process_run(saved: Saved) -> bool:
+    events = decode_lines(saved.log.splitlines(keepends=True), "the log")
+    return any(isinstance(event, ProcessEnded) for event in events)
+
+
 def is_stage(message: Message) -> bool:
     return isinstance(message, StageChanged)
 
 
-def last_document(messages: list[Message]):  # type: ignore[no-untyped-def]
-    return from_json([one for one in messages if isinstance(one, Saved)][-1].document)
+def last_log(messages: list[Message]) -> bytes:
+    return [one for one in messages if isinstance(one, Saved)][-1].log
+
+
+def last_document(messages: list[Message]) -> StudyDocument:
+    return derive(decode_lines(last_log(messages).splitlines(keepends=True), "the log"))
 
 
 def write_messages(folder: Path, *messages: Message) -> Path:
@@ -215,7 +226,7 @@ def test_one_node_of_each_partition_that_is_up_is_diagnosed(executor: SlurmExecu
 
 def test_study_resumes_if_its_job_restarts(executor: SlurmExecutor, commands: Path, tmp_path: Path) -> None:
     executor.start(MachineGroup(), task(tmp_path, processes=50))
-    before = messages_until(executor, lambda one: isinstance(one, Saved) and one.checkpoint is not None)
+    before = messages_until(executor, lambda one: isinstance(one, Saved) and has_process_run(one))
     os.kill(int((commands / "job-1" / "pid").read_text()), signal.SIGUSR2)  # sent before SLURM's time limit
     restarted = messages_until(executor, lambda one: isinstance(one, Started))
     restarted += messages_until(executor, lambda one: isinstance(one, Saved))
@@ -224,6 +235,7 @@ def test_study_resumes_if_its_job_restarts(executor: SlurmExecutor, commands: Pa
     assert isinstance(after[-1], Finished), after
     starts = [one.hostname for one in [*before, *restarted, *after] if isinstance(one, Started)]
     assert starts == [socket.gethostname()] * 2
+    assert last_log(after).startswith(last_log(before))
     first, document = last_document(before), last_document(after)
     assert document.finished
     assert len(document.results[0].nested_step_times) >= len(first.results[0].nested_step_times) > 0
@@ -274,16 +286,12 @@ def test_reason_of_a_pending_job_is_reported(executor: SlurmExecutor, commands: 
     assert last == NodeLost("job 1 was cancelled before it started", can_retry=False)
 
 
-def test_requeued_job_waits_for_the_host_of_its_checkpoint(
-    executor: SlurmExecutor, commands: Path, tmp_path: Path
-) -> None:
+def test_requeued_job_waits_for_the_host_of_its_log(executor: SlurmExecutor, commands: Path, tmp_path: Path) -> None:
     (commands / "hold").write_text("Priority")
     executor.start(MachineGroup(), task(tmp_path), preferred_host="n1")
-    assert "nodelist" not in (commands / "job-1" / "options").read_text()  # without a checkpoint any host is suitable
+    assert "nodelist" not in (commands / "job-1" / "options").read_text()  # without a log any host is suitable
     messages_until(executor, is_stage)
-    job = write_messages(
-        tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1.local"), Saved(b"{}", b"state")
-    )
+    job = write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1.local"), Saved(b"{}\n"))
     fake_slurm.set_state(commands / "job-1", "RUNNING|None")
     messages_until(executor, lambda one: isinstance(one, Saved))
     while executor._jobs["local"].state != "RUNNING":
@@ -303,10 +311,10 @@ def test_job_of_a_killed_driver_is_followed(
 ) -> None:
     (commands / "hold").write_text("Priority")
     SlurmExecutor(f"slurm:{tmp_path / 'shared'}").start(MachineGroup(), task(tmp_path))
-    messages: list[Message] = [Started(hostname="n1"), Saved(b"{}", b"checkpoint")]
-    messages += [Saved(b"{}", None), Finished()] if is_finished else []
+    messages: list[Message] = [Started(hostname="n1"), Saved(b"{}\n")]
+    messages += [Saved(b"{}\n{}\n"), Finished()] if is_finished else []
     write_messages(tmp_path / "shared" / task(tmp_path).header.id, *messages)
-    executor.start(MachineGroup(), task(tmp_path, checkpoint=b"older"), preferred_host="n1")
+    executor.start(MachineGroup(), task(tmp_path, log=b"older"), preferred_host="n1")
     found = [event.message for event in executor.events(0)]
     assert [one for one in found if not isinstance(one, StageChanged)] == messages
     assert not (commands / "job-2").exists()
@@ -319,16 +327,16 @@ def test_job_of_an_interrupted_driver_is_not_followed(
     (commands / "hold").write_text("Priority")
     first = SlurmExecutor(f"slurm:{tmp_path / 'shared'}")
     first.start(MachineGroup(), task(tmp_path))
-    write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1"), Saved(b"{}", b"checkpoint"))
+    write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1"), Saved(b"{}\n"))
     first.close()
-    executor.start(MachineGroup(), task(tmp_path, checkpoint=b"checkpoint"), preferred_host="n1")
+    executor.start(MachineGroup(), task(tmp_path, log=b"{}\n"), preferred_host="n1")
     assert "--nodelist=n1" in (commands / "job-2" / "options").read_text()
     messages_until(executor, is_stage)
 
 
 def test_job_restarted_on_another_host_measures_everything(tmp_path: Path) -> None:
     job = NodeJob(tmp_path / "messages", task(tmp_path, processes=1))
-    write_messages(tmp_path, Started(hostname="another"), Saved(b"{}", b"checkpoint"))
+    write_messages(tmp_path, Started(hostname="another"), Saved(b"{}\n"))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         job()

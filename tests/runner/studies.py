@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from polybench.data import synthetic
+from polybench.log import read_log
+from polybench.results.document import derive
 from polybench.runner.progress import NullProgress, PhaseProgress
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 
 FAST: dict[str, Any] = {
@@ -94,6 +96,6 @@ def run(
 
 
 def saved(results: Path) -> StudyDocument:
-    """Return the only saved study."""
-    (path,) = results.glob("*.json")
-    return from_json(path.read_bytes())
+    """Return the report of the only saved study."""
+    (path,) = results.glob("*.jsonl")
+    return derive(read_log(path))

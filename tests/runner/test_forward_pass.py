@@ -25,7 +25,7 @@ from polybench.results.peak import compare_with_peak
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
-from polybench.schema.measurements import PeakDocument, PeakMeasurement
+from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json, to_json
 from polybench.storage.summaries import summarize_document
@@ -121,20 +121,15 @@ def test_layers_of_the_forward_pass_have_only_forward_operations() -> None:
 
 
 def test_the_share_of_the_peak_counts_only_the_forward_pass() -> None:
-    peaks = PeakDocument(
-        **study().header(), model="lenet", batch_size=128, threads=2, malloc="retain", configurations=[],
-        peaks=[
-            PeakMeasurement(
-                device="cpu", precision="fp32", threads=2, kind="gemm", value=1e12, unit="FLOP/s", engine="torch",
-                shape="512x512x512", ci95=None, drift=None, cpu_contention=0.0, measured_at="2026-01-01T00:00:00",
-            )
-        ],
+    peak = PeakMeasurement(
+        device="cpu", precision="fp32", threads=2, kind="gemm", value=1e12, unit="FLOP/s", engine="torch",
+        shape="512x512x512", ci95=None, drift=None, cpu_contention=0.0, measured_at="2026-01-01T00:00:00",
     )  # fmt: skip
     shares = []
     for pass_ in ("training", "forward"):
         result = measured("torch/cpu", 0.01)
         result.workload = msgspec.structs.replace(result.workload, pass_=pass_)
-        found = compare_with_peak(result, LENET, lambda *_: peaks)
+        found = compare_with_peak(result, LENET, [peak])
         assert found is not None
         shares.append(found.fraction)
     assert shares[1] == pytest.approx(2 * LENET.forward_macs() * 128 / 0.01 / 1e12, rel=0.01)

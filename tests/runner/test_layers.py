@@ -86,7 +86,7 @@ def slow_lstm(model: Model) -> Study:
     layers = (*embeddings, LSTM("lstm", features, model.classes))
     return Study(
         engines=("fake", "faulty+slow_last_layer"),
-        model=msgspec.structs.replace(model, layers=layers),
+        model=msgspec.structs.replace(model, layers=layers, published_parameters=None),
         processes=1, rounds_per_process=1, steps_per_round=2, parity=False, **FAST,
     )  # fmt: skip
 

@@ -33,9 +33,9 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
     finish = StudyState.finish
 
-    def record_and_finish(self: StudyState) -> Any:
+    def record_and_finish(self: StudyState, **options: Any) -> Any:
         names.update(path.name for path in self.logs.iterdir())
-        return finish(self)
+        return finish(self, **options)
 
     monkeypatch.setattr(StudyState, "finish", record_and_finish)
     return names
@@ -55,10 +55,10 @@ def test_each_real_engine_is_counted_once_after_all_timing(logs: set[str]) -> No
     assert listener.stages[process_runs[-1] + 1 :] == ["counting native allocations of reference/cpu"]
 
 
-def test_the_study_is_saved_between_timing_and_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_run_ends_between_timing_and_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     finished = []
     monkeypatch.setattr(
-        process_runs, "count_native_allocations", lambda state, workers: finished.append(state.completed.process_runs)
+        process_runs, "count_native_allocations", lambda state, workers: finished.append(state.measured.process_runs)
     )
     run("reference", **MINIMAL)
     assert finished == [1]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from polybench.engines.job import EngineInfo
+from polybench.log import PlannedConfiguration
 from polybench.networks.lenet import LENET
-from polybench.results.peak import KernelTiming, compare_with_peak
+from polybench.results.peak import KernelTiming, comparable_peaks, compare_with_peak
+from polybench.results.run_state import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
+from polybench.schema.options import Configuration
 from polybench.schema.parity import ParityCheck
+from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import summarize_step_times
 from tests.factories import measured, study, unmeasured
@@ -30,9 +34,16 @@ def cache(tmp_path: Path) -> PeakCache:
 
 
 def add_peak_comparison(document: StudyDocument, cache: PeakCache) -> None:
-    find_peaks = partial(cache.find, document.host, document.settings.malloc)
+    """Compare each result with the peaks that the log of its study would have."""
     for result in document.results:
-        result.peak = compare_with_peak(result, LENET, find_peaks)
+        peaks = cache.peaks_of(document.host, document.settings.malloc, run_of(result))
+        result.peak = compare_with_peak(result, LENET, peaks or [])
+
+
+def run_of(result: Result) -> ConfigurationRun:
+    configuration = Configuration(result.engine, (), result.device, environment=result.environment)
+    planned = PlannedConfiguration(configuration=configuration, workload=result.workload)
+    return ConfigurationRun(planned, engine_info=EngineInfo(library_versions(result.versions), {}, ()))
 
 
 def study_with(*results: Any, **settings: Any) -> StudyDocument:
@@ -58,7 +69,8 @@ def test_a_step_has_its_fraction_of_the_peak(cache: PeakCache) -> None:
 @pytest.mark.parametrize(("configuration", "has_peak"), [("torch/cuda", False), ("torch/cpu", True)])
 def test_only_replicas_that_share_a_device_have_a_fraction_of_its_peak(configuration: str, has_peak: bool) -> None:
     two = measured(configuration, 0.01, versions=TORCH, workload=msgspec.structs.replace(WORKLOAD, replicas=2))
-    found = compare_with_peak(two, LENET, lambda *_: peak_document(gemm("numpy", 1e11)))
+    peaks = comparable_peaks(peak_document(gemm("numpy", 1e11)), two.engine, library_versions(TORCH), two.workload)
+    found = compare_with_peak(two, LENET, peaks)
     assert (found is not None) == has_peak
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from polybench.log import PhaseEnded
+from polybench.results.run_state import StudyRun
 from polybench.runner import progress
 from polybench.runner.progress import NullProgress, Phase, PhaseTimer
 from polybench.schema.metadata import PhaseSeconds
@@ -24,14 +26,21 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return simulated
 
 
+def durations(events: list[PhaseEnded]) -> PhaseSeconds:
+    """Return the seconds of a study's phases, as its report has them."""
+    seconds = StudyRun.of(events).phases()
+    assert seconds is not None
+    return seconds
+
+
 def run_phase(timer: PhaseTimer, time: Time, phase: Phase, seconds: float) -> None:
     with timer.phase(phase):
         time.now += seconds
 
 
 def test_the_remaining_time_is_that_of_the_last_process_run_times_those_left(time: Time) -> None:
-    progress = RecordingProgress()
-    timer = PhaseTimer(progress, 3)
+    progress, events = RecordingProgress(), list[PhaseEnded]()
+    timer = PhaseTimer(progress, 3, events.append)
     run_phase(timer, time, "parity", 11.0)
     timer.start_process_run(0)
     run_phase(timer, time, "process_starts", 14.0)
@@ -48,7 +57,7 @@ def test_the_remaining_time_is_that_of_the_last_process_run_times_those_left(tim
     run_phase(timer, time, "trainings", 50.0)
     run_phase(timer, time, "trainings", 51.0)
     assert progress.seconds_left == [20.0 * 2, 13.0]
-    assert timer.durations() == PhaseSeconds(
+    assert durations(events) == PhaseSeconds(
         parity=11.0,
         process_starts=[14.0, 6.0, 6.0],
         rounds=[5.0, 7.0, 7.5],
@@ -60,7 +69,7 @@ def test_the_remaining_time_is_that_of_the_last_process_run_times_those_left(tim
 
 def test_the_bar_advances_with_process_runs_and_rounds(time: Time) -> None:
     progress = RecordingProgress()
-    timer = PhaseTimer(progress, 2)
+    timer = PhaseTimer(progress, 2, lambda _: None)
     run_phase(timer, time, "parity", 11.0)
     timer.start_process_run(0)
     timer.start_of("flux/cpu")
@@ -84,18 +93,20 @@ def test_the_bar_advances_with_process_runs_and_rounds(time: Time) -> None:
 
 
 def test_groups_of_configurations_share_the_time_of_a_process_run(time: Time) -> None:
-    timer = PhaseTimer(NullProgress(), 2)
+    events = list[PhaseEnded]()
+    timer = PhaseTimer(NullProgress(), 2, events.append)
     for number, starts in ((0, (3.0, 5.0)), (1, (1.0, 2.0))):
         timer.start_process_run(number)
         for seconds in starts:
             run_phase(timer, time, "process_starts", seconds)
             run_phase(timer, time, "rounds", 10.0)
-    assert (timer.durations().process_starts, timer.durations().rounds) == ([8.0, 3.0], [20.0, 20.0])
+    seconds = durations(events)
+    assert (seconds.process_starts, seconds.rounds) == ([8.0, 3.0], [20.0, 20.0])
 
 
 def test_the_first_process_run_after_a_resume_has_no_pace(time: Time) -> None:
     progress = RecordingProgress()
-    timer = PhaseTimer(progress, 5)
+    timer = PhaseTimer(progress, 5, lambda _: None)
     timer.start_process_run(3)
     run_phase(timer, time, "rounds", 9.0)
     assert progress.seconds_left == []
@@ -105,8 +116,9 @@ def test_the_first_process_run_after_a_resume_has_no_pace(time: Time) -> None:
 
 
 def test_an_interrupted_phase_has_no_duration(time: Time) -> None:
-    timer = PhaseTimer(NullProgress(), 1)
+    events = list[PhaseEnded]()
+    timer = PhaseTimer(NullProgress(), 1, events.append)
     timer.start_process_run(0)
     with pytest.raises(KeyboardInterrupt), timer.phase("process_starts"):
         raise KeyboardInterrupt
-    assert timer.durations().process_starts == []
+    assert events == []

@@ -126,15 +126,15 @@ def read_log(worker: psutil.Process) -> str:
     return log.read_text() if log.is_file() else ""
 
 
-def test_a_checkpoint_contains_no_secrets_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_contains_no_secrets_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(PRINTS_SECRETS)
     monkeypatch.setenv("PYTHONPATH", with_folder(tmp_path))
     monkeypatch.setenv("JULIA_PKG_SERVER", f"https://user:{SECRET}@host/path")
     unfinished = Study(engines=("faulty+crash", "fake"), **(FAST | {"parity": False}))
     run_study(unfinished, interrupt_at("process 2"), store=Store(tmp_path / "results"), header=new_header([]))
-    (checkpoint,) = (tmp_path / "results").glob("unfinished/*/study")
-    assert b"the worker was killed by SIGSEGV" in checkpoint.read_bytes()
-    assert SECRET.encode() not in checkpoint.read_bytes()
+    (log,) = (tmp_path / "results").glob("*.jsonl")
+    assert b"the worker was killed by SIGSEGV" in log.read_bytes()
+    assert SECRET.encode() not in log.read_bytes()
 
 
 def test_no_document_contains_the_command_line_of_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_an_anonymous_study_contains_no_host_user_or_path(tmp_path: Path, monkey
     store = Store(folder / "results")
     argv = ["compare", "--data", str(data), "--results", f"{folder}/results"]
     document = run_study(anonymous_study, RecordingProgress(), store=store, header=new_header(argv, anonymous=True))
-    (path,) = store.folder.glob("*.json")
+    (path,) = store.folder.glob("*.jsonl")
     for text in (to_json(document).decode(), path.read_text()):
         assert "mary" not in text
         assert str(tmp_path) not in text

@@ -20,18 +20,20 @@ from polybench.engines.fake.engine import (
     STEP_SECONDS,
 )
 from polybench.errors import BadInput
+from polybench.log import BlockTimed, Header, ProcessEnded, StudyEnded, read_log
 from polybench.machine import host
 from polybench.machine.process_counters import cpu_seconds
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import render
+from polybench.results.document import derive
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
-from tests.runner.studies import FAST, RecordingProgress, run
+from tests.runner.studies import FAST, RecordingProgress, run, saved
 
 REAL_PIPELINE: dict[str, Any] = {
     "input": "pipeline", "augment": True, "loader_workers": 1, "threads": 1, "batch_size": 8, "parity_steps": 1,
@@ -92,21 +94,24 @@ def test_a_failure_affects_only_its_configuration() -> None:
     assert by_name["unavailable"].hint
 
 
-def test_the_study_is_saved_after_each_phase_and_logs_are_deleted_if_nothing_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process_runs: list[int] = []
-    save = Store.save
+def test_every_event_is_in_the_log_as_soon_as_it_has_happened(tmp_path: Path) -> None:
+    """Whoever kills the study before a phase finds all earlier ones in its log."""
+    ended: dict[str, int] = {}
 
-    def record_and_save(self: Store, document: StudyDocument) -> Path:
-        step_times = document.results[0].step_times
-        process_runs.append(len(step_times.values) if step_times else 0)
-        return save(self, document)
+    class ReadLog(RecordingProgress):
+        def on_stage(self, text: str) -> None:
+            if logs := list(tmp_path.glob("*.jsonl")):
+                ended[text] = sum(isinstance(event, ProcessEnded) for event in read_log(logs[0]))
 
-    monkeypatch.setattr(Store, "save", record_and_save)
-    run("fake", store=Store(tmp_path))
-    # Twice after the last process run: before and after the count of native allocations.
-    assert process_runs == [0, 1, 2, 2, 2]
+    run("fake", listener=ReadLog(), store=Store(tmp_path))
+    assert [ended[f"process {number} of 2: round 3 of 3"] for number in (1, 2)] == [0, 1]
+    (log,) = tmp_path.glob("*.jsonl")
+    events = read_log(log)
+    assert derive(events) == saved(tmp_path)
+    blocks = [(event.process, event.round) for event in events if isinstance(event, BlockTimed) and not event.attempt]
+    assert blocks == [(process, number) for process in range(2) for number in range(3)]
+    kinds = [type(event) for event in events]
+    assert (kinds[0], kinds[-1], kinds.count(Header), kinds.count(StudyEnded)) == (Header, StudyEnded, 1, 1)
     assert not list(tmp_path.glob("logs/*"))
 
 

@@ -14,19 +14,21 @@ from typer.testing import CliRunner, Result
 
 from polybench.cli import app
 from polybench.errors import BadInput
+from polybench.log import read_log
+from polybench.results.document import derive
 from polybench.runner.checkpoint import (
     CheckpointStore,
     ResumableRun,
-    StudyCheckpoint,
     SweepCheckpoint,
     SweepSpec,
     find_resumable,
     find_unfinished,
     select_sweep,
 )
+from polybench.runner.resume import unfinished_ids
 from polybench.runner.sweep import resume_sweep, run_sweep
 from polybench.schema.options import Study
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.runner.studies import FAST, RecordingProgress, interrupt_at, kill_at
 from tests.simulated_machine import Machine, Script
@@ -74,8 +76,7 @@ def stop(results: Path, spec: SweepSpec = SPEC, **fields: Any) -> str:
 
 
 def documents(results: Path) -> dict[str, StudyDocument]:
-    read = (from_json(path.read_bytes()) for path in results.glob("*.json"))
-    return {document.id: document for document in read}
+    return {path.stem: derive(read_log(path)) for path in results.glob("*.jsonl")}
 
 
 def invoke(*arguments: str) -> Result:
@@ -106,7 +107,7 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
     points = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started
     before = documents(tmp_path)
     processes = {one: len(document.results[0].nested_step_times) for one, document in before.items()}
-    assert set(before) == set(points.values()) == set(CheckpointStore(tmp_path).ids())
+    assert set(before) == set(points.values()) == set(unfinished_ids(Store(tmp_path)))
     assert processes[points[1]] == 1
     rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
     assert rows[id]["axes"] == {"batch_size": [8, 16, 32]}
@@ -133,7 +134,7 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
             assert result.status == "ok"
             assert result.nested_step_times[: processes[one]] == earlier.nested_step_times
             assert len(result.nested_step_times) == 2
-    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == CheckpointStore(tmp_path).ids() == []
+    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == unfinished_ids(Store(tmp_path)) == []
 
 
 @simulated
@@ -177,18 +178,17 @@ def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
 def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
     sweeps, store = CheckpointStore(tmp_path), Store(tmp_path)
-    point = sweeps.read(sweeps.read(id, SweepCheckpoint).started[2], StudyCheckpoint)
-    before = point.settings.data_sha256
-    point.settings.data_sha256 = "9" * 64
-    sweeps.write(point)
+    point = tmp_path / f"{sweeps.read(id, SweepCheckpoint).started[2]}.jsonl"
+    original, before = point.read_bytes(), documents(tmp_path)[point.stem].settings.data_sha256
+    assert f'"data_sha256":"{before}"'.encode() in original
+    point.write_bytes(original.replace(f'"data_sha256":"{before}"'.encode(), b'"data_sha256":"' + b"9" * 64 + b'"'))
     message = (
         rf"cannot resume {id}: data_sha256 was 9\S*, now {before}: start over with `polybench sweep --batch-size 8"
     )
     with pytest.raises(BadInput, match=message):
         resume_sweep(id, listener := RecordingProgress(), store=store)
     assert turns(listener.stages) == [[], []]
-    point.settings.data_sha256 = before
-    sweeps.write(point)
+    point.write_bytes(original)
     with sweeps.lock(id), pytest.raises(BadInput, match="is still running"):
         resume_sweep(id, RecordingProgress(), store=store)
     other = SPEC._replace(axes={"batch_size": [8, 64]})
@@ -199,19 +199,18 @@ def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp
 
 
 @simulated
-def test_discarding_a_sweep_deletes_the_checkpoints_of_its_points(tmp_path: Path) -> None:
+def test_the_points_of_a_discarded_sweep_cannot_be_resumed(tmp_path: Path) -> None:
     id = stop(tmp_path)
     assert invoke("resume", id, "--discard", "--results", str(tmp_path)).exit_code == 0
-    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == CheckpointStore(tmp_path).ids() == []
+    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == unfinished_ids(Store(tmp_path)) == []
     assert len(documents(tmp_path)) == 3
 
 
 @simulated
-def test_a_point_without_a_checkpoint_and_a_document_is_measured_again(tmp_path: Path) -> None:
+def test_a_point_without_a_log_is_measured_again(tmp_path: Path) -> None:
     id = stop(tmp_path)
     lost = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started[1]
-    CheckpointStore(tmp_path).remove(lost)
-    (tmp_path / f"{lost}.json").unlink()
+    (tmp_path / f"{lost}.jsonl").unlink()
     outcome = resume_sweep(id, RecordingProgress(), store=Store(tmp_path))
     assert len(outcome.finished) == len(documents(tmp_path)) == 3
     assert all(len(result.nested_step_times) == 2 for one in outcome.finished for result in one.document.results)
@@ -231,21 +230,19 @@ def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> No
 
 
 @simulated
-def test_a_point_with_a_corrupt_checkpoint_starts_over(tmp_path: Path) -> None:
+def test_a_point_with_a_damaged_log_starts_over(tmp_path: Path) -> None:
     id = stop(tmp_path)
     checkpoints = CheckpointStore(tmp_path)
     stopped = checkpoints.read(id, SweepCheckpoint).started[1]
-    (checkpoints.folder / stopped / "study").write_bytes(b"\xde\xad")
-    interrupted = documents(tmp_path)[stopped]
-
+    (tmp_path / f"{stopped}.jsonl").write_bytes(b"\xde\xad\n")
     outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
     assert any(stopped in text and "starts over" in text for text in listener.warnings)
     assert outcome.resumable_id is None
     ids = {one.document.id for one in outcome.finished}
     assert (len(ids), stopped in ids) == (3, False)
     assert turns(listener.stages)[0] == ["2"]
-    assert documents(tmp_path)[stopped] == interrupted  # its document remains
-    assert checkpoints.ids() == []
+    assert (tmp_path / f"{stopped}.jsonl.damaged").exists()
+    assert unfinished_ids(Store(tmp_path)) == []
 
 
 def test_an_anonymous_sweep_stays_anonymous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +250,6 @@ def test_an_anonymous_sweep_stays_anonymous(tmp_path: Path, monkeypatch: pytest.
     stop(tmp_path, argv=["sweep", "--results", str(tmp_path)], anonymous=True)
     done = invoke("resume", "last", "--results", str(tmp_path), "--format", "json", "--quiet")
     assert json.loads(done.stdout)["host"]["hostname"] == "<host>"
-    for text in (done.stdout, *(path.read_text() for path in tmp_path.glob("*.json"))):
+    for text in (done.stdout, *(path.read_text() for path in tmp_path.glob("*.jsonl"))):
         assert "marys-laptop" not in text
         assert str(tmp_path) not in text

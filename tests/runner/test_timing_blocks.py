@@ -10,11 +10,11 @@ import pytest
 from polybench.machine.load import IdleWait
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol.calls import BlockMeasured, Request
-from polybench.results.run_state import ConfigurationRun
 from polybench.runner import process_runs
 from polybench.runner.process_runs import WholeSteps
-from polybench.schema.options import Configuration, Study
+from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters
+from tests.factories import run_of
 
 SECONDS = 1.0
 
@@ -51,13 +51,15 @@ def test_a_block_with_interference_is_measured_again(
     state: Any = SimpleNamespace(
         plan=SimpleNamespace(study=study), observer=None, idle_wait=IdleWait(0.0, print, sleep=lambda _: None)
     )
-    steps, worker, run = WholeSteps(), Worker(), ConfigurationRun(Configuration("fake", (), "cpu"), {})
+    steps, worker, run = WholeSteps(), Worker(), run_of("fake")
     round_budget = RoundBudget.of(study)
     round_budget.spare_seconds = budget
+    run.blocks.append([])
     steps.start(state)
     steps.build(run, worker)  # type: ignore[arg-type]
     steps.measure(run, worker, round_budget, 2)  # type: ignore[arg-type]
     ((measured,),), ((kept,),) = run.step_times, run.block_counters
+    assert [[attempt.attempt for attempt in one] for one in run.blocks[0]] == [[*range(requests)]]
     assert (worker.requests, measured) == (requests, [float(counts)] * 2)
     assert (kept.reruns, kept.affected) == (requests - 1, affected)
     assert round_budget.spare_seconds == budget - (requests - 1) * SECONDS

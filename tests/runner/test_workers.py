@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from polybench.engines.job import COLD_START
-from polybench.results.run_state import ConfigurationRun
 from polybench.runner import workers
-from polybench.schema.options import Configuration
+from tests.factories import run_of
 
 
 @pytest.mark.parametrize("cold", [False, True])
@@ -19,7 +18,7 @@ def test_only_a_cold_worker_ignores_the_compiled_code_of_others(
 ) -> None:
     started: list[Any] = []
     monkeypatch.setattr(workers, "WorkerProcess", lambda *arguments: started.append(arguments))
-    run = ConfigurationRun(Configuration("fake", (), "cpu"), {"OMP_NUM_THREADS": "3"})
+    run = run_of("fake", env_vars={"OMP_NUM_THREADS": "3"})
     workers.start_worker(run, tmp_path, "0", cold=cold, extra_env_vars={"POOL": "off"})
     ((environment, log, _),) = started
     assert environment == {"OMP_NUM_THREADS": "3", "POOL": "off"} | ({COLD_START: "yes"} if cold else {})

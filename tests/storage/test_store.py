@@ -13,13 +13,16 @@ import pytest
 
 from polybench.data.disk import atomic_write
 from polybench.errors import BadInput
+from polybench.log import read_header, read_log
 from polybench.machine import host
+from polybench.results.document import derive
 from polybench.runner.scratch import exclusive_lock
 from polybench.schema.measurements import SweepDocument
 from polybench.storage.store import Store, results_folder, write_file_atomically
 from polybench.storage.summaries import Filters
 from tests.factories import layers, measured, study
 from tests.figures.documents import full_sweep
+from tests.golden.logs import FOLDER
 
 
 def test_saved_study_can_be_loaded_and_replaced(tmp_path: Path) -> None:
@@ -172,3 +175,48 @@ def test_only_a_finished_document_is_copied_if_it_cannot_be_saved(
     store.folder = tmp_path / "results"
     assert store.try_to_save(document) is None
     assert store.failed_saves == {}
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Store:
+    """Return a store with the recorded log of a study."""
+    id = read_header(FOLDER / "bursts.jsonl").id
+    shutil.copy(FOLDER / "bursts.jsonl", tmp_path / f"{id}.jsonl")
+    return Store(tmp_path)
+
+
+def test_a_log_is_loaded_listed_and_found_like_a_document(logged: Store) -> None:
+    (summary,) = logged.summaries()
+    log = logged.folder / f"{summary.file}.jsonl"
+    document = logged.load("last")
+    assert (summary.id, summary.finished, summary.unreadable_reason) == (document.id, True, None)
+    assert [one.configuration for one in summary.configurations] == ["torch/cpu", "tf/cpu"]
+    assert document == derive(read_log(log)) == logged.load(str(log)) == logged.load(summary.file[:12])
+    assert [one.id for one in logged.studies()] == [document.id]
+    with pytest.raises(BadInput, match="it is the log of a study"):
+        logged.load_kind(SweepDocument, str(log))
+
+
+def test_a_document_precedes_the_log_of_the_same_study(logged: Store) -> None:
+    document = logged.load("last")
+    logged.save(msgspec.structs.replace(document, title="of a machine of a cluster"))
+    (summary,) = logged.summaries()
+    assert summary.title == logged.load("last").title == "of a machine of a cluster"
+    with pytest.raises(BadInput, match="has no log: --baseline"):
+        logged.load_computed("last", baseline="torch/cpu")
+
+
+def test_a_damaged_log_is_listed_with_the_line(logged: Store) -> None:
+    (log,) = logged.logs()
+    whole = logged.load("last")
+    log.write_bytes(log.read_bytes() + b"{}\n")
+    (summary,) = logged.summaries()
+    assert ": line " in str(summary.unreadable_reason)
+    assert list(logged.studies()) == []
+    with pytest.raises(BadInput, match=": line "):
+        logged.load("last")
+    assert logged.load_computed("last", salvage=True) == whole
+    other = log.rename(log.with_name("20990101-000000-abcd.jsonl"))
+    other.write_bytes((FOLDER / "bursts.jsonl").read_bytes())
+    with pytest.raises(BadInput, match="expected the name of its file"):
+        logged.load(other.stem)

@@ -108,7 +108,7 @@ def recorded(tmp_path: Path) -> tuple[InProcess, BlockRecorder]:
 
 def test_a_block_of_steps_that_are_timed_together_has_their_number(recorded: tuple[InProcess, BlockRecorder]) -> None:
     measured = recorded[0].request(calls.measure_block(10))
-    assert (measured.step_times, measured.steps_per_value) == ([1.0], 10)
+    assert (measured.step_seconds, measured.steps_per_value) == ([1.0], 10)
 
 
 def test_an_engine_is_idle_after_each_answer_except_within_a_training(

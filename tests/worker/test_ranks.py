@@ -51,7 +51,7 @@ def rank(worker: WorkerProcess) -> psutil.Process:
 def test_both_ranks_handle_requests_and_memory_is_their_sum(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
     measured = worker.request(calls.measure_block(5), 30)
-    assert len(measured.step_times) == 5
+    assert len(measured.step_seconds) == 5
     rank_0 = psutil.Process(worker.pid).memory_info().rss
     assert measured.peak_rss_bytes > 1.5 * rank_0
     counted = worker.request(calls.count_allocations(3), 30).allocations.host

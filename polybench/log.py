@@ -1,0 +1,576 @@
+"""The log of a study: what happened, one JSON object a line, in the order in which it happened.
+
+Everything else is computed from it: `results.document.derive` is the report, and resuming measures what a log lacks.
+A line is written and synchronized as soon as its event has happened, and never while a worker runs a timing block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from polybench.data.disk import atomic_write, open_regular_file, read_regular_file, remove_folder
+from polybench.errors import BadInput
+from polybench.machine.meters.observer import BlockUsage
+from polybench.planning.schedule import RoundBudget
+from polybench.protocol.calls import BlockMeasured
+from polybench.schema import units
+from polybench.schema.documents import json_schema
+from polybench.schema.measurements import PeakMeasurement
+from polybench.schema.metadata import Host, PublishedResult, RoundInterference, Settings, Tag, ToolVersion
+from polybench.schema.options import Configuration, Id, NaturalInt, PositiveInt, Seconds, Workload
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import Allocation, BlockCounters, DeviceAllocation, Memory, NativeAllocation
+from polybench.schema.result import Startup, TrainedEpoch
+
+Schema = Literal["polybench.log/1"]
+
+SCHEMA: Schema = "polybench.log/1"
+
+SUFFIX = ".jsonl"
+STATE_SUFFIX = ".state"
+"""Of the folder beside a log with what only resuming needs, until the study has finished."""
+
+_MAX_BYTES = 1 << 30
+"""Maximum size of a log that is read: a study of a week has about 100 MB."""
+
+_TAIL_BYTES = 1 << 16
+"""Bytes at the end of a log that contain its last line, the end of the study."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    """Something that happened; times are in seconds."""
+
+
+class Header(Event, frozen=True, kw_only=True, tag="header"):
+    """What is known before the first measurement; the first line.
+
+    `study` is TOML with all defaults. An `anonymous` study names neither the machine nor paths.
+    """
+
+    schema: Schema = SCHEMA
+    id: Id
+    created: str
+    """UTC, ISO 8601."""
+    polybench: ToolVersion
+    argv: list[str]
+    host: Host
+    study: str = ""
+    title: str | None = None
+    tags: list[Tag] = []
+    published: list[PublishedResult] = []
+    repeated_data_sha256: str | None = None
+    """SHA-256 of the data of the study that is repeated."""
+    anonymous: bool = False
+
+
+class PlannedConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A configuration, its workload, and the environment of its workers."""
+
+    configuration: Configuration
+    workload: Workload
+    caveat: str | None = None
+    """See `schema.result.Result`."""
+    world_size: PositiveInt = 1
+    env_vars: dict[str, str] = {}
+    """Environment variables that polybench sets for the workers."""
+    inherited_env_vars: dict[str, str] = {}
+    """Environment variables of the user that reports show."""
+    unrecorded_env_hash: str = ""
+    """Hash of the user's other variables that engines may read."""
+
+    @property
+    def name(self) -> str:
+        """The configuration's name."""
+        return self.configuration.name
+
+
+class SettingsChosen(Event, frozen=True, kw_only=True, tag="settings"):
+    """All settings after defaults, and the data, weights and batches that all configurations share."""
+
+    settings: Settings
+    steps_in_epoch: PositiveInt
+    cache_bytes: NaturalInt | None = None
+    """Size of the last-level cache."""
+    configurations: list[PlannedConfiguration]
+
+
+class GroupsChosen(Event, frozen=True, kw_only=True, tag="groups"):
+    """Names of the configurations whose workers fit into memory together; a resumed study keeps these groups."""
+
+    groups: list[list[str]]
+
+
+class EngineLoaded(Event, frozen=True, kw_only=True, tag="engine"):
+    """The engine that a worker has loaded: the first one, and each with other versions or other code.
+
+    `python` are version and path of another environment's interpreter.
+    """
+
+    configuration: str
+    versions: dict[str, str]
+    build: dict[str, str] = {}
+    devices: list[str] = []
+    python: tuple[str, str] | None = None
+    code_sha256: str | None = None
+    """Hash of `protocol.loaded_code`, which is kept beside the log until the study has finished."""
+
+
+class ParityChecked(Event, frozen=True, kw_only=True, tag="parity"):
+    """A parity check, or the result of an earlier study that still holds (`cached`)."""
+
+    configuration: str
+    parity: ParityCheck
+    cached: bool = False
+    later_code_sha256: str | None = None
+    """Hash of the files that the checked worker had loaded at the end in addition, which are kept as well."""
+
+
+class WorkerStarted(Event, frozen=True, kw_only=True, tag="startup"):
+    """Start of a worker in a process run, and the losses of its first steps; a loss that is not finite is null."""
+
+    configuration: str
+    process: NaturalInt
+    startup: Startup
+    resolution: Literal["step", "block"]
+    losses: list[float | None] = []
+
+
+class ProcessStarted(Event, frozen=True, kw_only=True, tag="process_start"):
+    """Start of a process run, in which each configuration gets a fresh process."""
+
+    process: NaturalInt
+
+
+class ProcessEnded(Event, frozen=True, kw_only=True, tag="process_end"):
+    """End of a process run: its blocks count from here on. `budgets` are those of the groups."""
+
+    process: NaturalInt
+    budgets: list[RoundBudget]
+
+
+class RoundMeasured(Event, frozen=True, kw_only=True, tag="round"):
+    """Load of the machine during a round, and the waits for an idle machine so far."""
+
+    load: RoundInterference
+    idle_wait_seconds: float = 0.0
+    busiest_programs: list[str] = []
+
+
+class BlockTimed(Event, BlockMeasured, frozen=True, kw_only=True, tag="block"):
+    """An attempt at a timing block: what the worker has measured, and what was observed from outside.
+
+    The attempt with the least interference, by the kernel's counters, counts.
+    """
+
+    configuration: str
+    process: NaturalInt
+    round: NaturalInt
+    attempt: NaturalInt = 0
+    counters: BlockCounters
+    usage: BlockUsage | None = None
+
+
+class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory"):
+    """Memory of a worker after training steps, or the GPU memory that its end freed."""
+
+    configuration: str
+    memory: Memory | None = None
+    gpu_bytes_freed: NaturalInt | None = None
+
+
+class AllocationsCounted(Event, frozen=True, kw_only=True, tag="allocations"):
+    """Allocations per step: the engine's own count, or the native one; null with a reason if that failed."""
+
+    configuration: str
+    host: Allocation | None = None
+    device: DeviceAllocation | None = None
+    native: NativeAllocation | None = None
+    native_failure: str | None = None
+
+
+class PipelineTimed(Event, frozen=True, kw_only=True, tag="pipeline"):
+    """Seconds per step of the input pipeline alone and of training alone."""
+
+    configuration: str
+    pipeline_seconds: Seconds
+    training_seconds: Seconds
+
+
+class AllreduceTimed(Event, frozen=True, kw_only=True, tag="allreduce"):
+    """Seconds per step with and without the all-reduce of gradients."""
+
+    configuration: str
+    with_seconds: Seconds
+    without_seconds: Seconds
+
+
+class PeaksUsed(Event, frozen=True, kw_only=True, tag="peak"):
+    """The machine's cached peaks with which a configuration is compared."""
+
+    configuration: str
+    peaks: list[PeakMeasurement]
+
+
+class EpochTrained(Event, frozen=True, kw_only=True, tag="epoch"):
+    """Epoch `number` of a training, from 0. An epoch that is trained again replaces it and all after it."""
+
+    configuration: str
+    seed: NaturalInt
+    number: NaturalInt
+    epoch: TrainedEpoch
+
+
+class PhaseEnded(Event, frozen=True, kw_only=True, tag="phase"):
+    """Seconds of a phase, a field of `schema.metadata.PhaseSeconds`; `process` is null outside of process runs."""
+
+    phase: str
+    process: NaturalInt | None = None
+    seconds: float
+
+
+class Failed(Event, frozen=True, kw_only=True, tag="failure"):
+    """A configuration that cannot be measured any further."""
+
+    configuration: str
+    status: Literal["unavailable", "failed"]
+    reason: str | None
+    hint: str | None = None
+    log_path: str | None = None
+
+
+class Warned(Event, frozen=True, kw_only=True, tag="warning"):
+    """A warning of one configuration, or of the study; `names` if it may name paths, variables or programs."""
+
+    text: str
+    configuration: str | None = None
+    names: bool = False
+
+
+class StudyResumed(Event, frozen=True, kw_only=True, tag="resumed"):
+    """A process that goes on; `processes` and `trainings` were finished before."""
+
+    resumed_at: str
+    """UTC, ISO 8601."""
+    processes: NaturalInt
+    trainings: NaturalInt
+
+
+class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
+    """The end of a process: nothing is left to measure, it was interrupted, or the user will not resume it.
+
+    `step_seconds` are the step times that were printed, by configuration; `hint` is the command that goes on.
+    """
+
+    outcome: Literal["finished", "interrupted", "discarded"]
+    polybench: ToolVersion
+    step_seconds: dict[str, Seconds] = {}
+    hint: str | None = None
+    idle_wait_seconds: float = 0.0
+    busiest_programs: list[str] = []
+
+
+OfConfiguration = (
+    EngineLoaded | ParityChecked | WorkerStarted | BlockTimed | MemoryMeasured | AllocationsCounted | PipelineTimed
+    | AllreduceTimed | PeaksUsed | EpochTrained | Failed
+)  # fmt: skip
+"""Events of one configuration; a warning may be one as well."""
+
+OfStudy = (
+    Header | SettingsChosen | GroupsChosen | ProcessStarted | ProcessEnded | RoundMeasured | PhaseEnded | Warned
+    | StudyResumed | StudyEnded
+)  # fmt: skip
+
+AnyEvent = OfStudy | OfConfiguration
+
+_DECODER: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_ENCODER = msgspec.json.Encoder()
+
+
+class DamagedLog(BadInput):
+    """A line of a log is not an event, or contradicts those before it."""
+
+
+def encode_line(event: AnyEvent) -> bytes:
+    """Return the event as a line; raises ValueError for a number that JSON cannot hold."""
+    return _ENCODER.encode(event) + b"\n"
+
+
+def decode_lines(lines: Iterable[bytes], name: str, *, salvage: bool = False) -> Iterator[AnyEvent]:
+    """Yield the events of a log; a last line without its end was cut off and is ignored.
+
+    Raises:
+        DamagedLog: a line is not an event; `name` is that of the log. With `salvage`, the events end before this line.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            event = _DECODER.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if salvage and number > 1:
+                return
+            raise damaged(name, number, str(error)) from error
+        if (number == 1) != isinstance(event, Header):
+            raise damaged(name, number, "expected the header in line 1, and nowhere else")
+        yield event
+
+
+def damaged(name: str, number: int, problem: str) -> DamagedLog:
+    """Return the error for a line of a log."""
+    usable = f"{units.plural(number - 1, 'line')} before it {'is' if number == 2 else 'are'} usable"
+    return DamagedLog(f"cannot read {name}: line {number}: {problem}; {usable}: `polybench show ID --salvage`")
+
+
+def read_log(path: Path, *, salvage: bool = False) -> list[AnyEvent]:
+    """Read a log; with `salvage`, only the lines before a damaged one.
+
+    Raises:
+        OSError: the file cannot be read.
+        DamagedLog: it is empty, or a line is not an event.
+    """
+    with open_regular_file(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
+            raise DamagedLog(f"cannot read {path}: it has {size >> 20} MiB: expected at most {_MAX_BYTES >> 20} MiB")
+        events = list(decode_lines(file, str(path), salvage=salvage))
+    if not events:
+        raise DamagedLog(f"cannot read {path}: it has no header")
+    return events
+
+
+def read_header(path: Path) -> Header:
+    """Return the first event of a log; raises as `read_log`."""
+    with open_regular_file(path) as file:
+        for event in decode_lines([file.readline(_MAX_BYTES)], str(path)):
+            assert isinstance(event, Header)
+            return event
+    raise DamagedLog(f"cannot read {path}: it has no header")
+
+
+def read_end(path: Path) -> StudyEnded | None:
+    """Return the last event of a log if the study has ended; raises OSError if the file cannot be read."""
+    with open_regular_file(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        *_, last = file.read().removesuffix(b"\n").rpartition(b"\n")
+    with contextlib.suppress(msgspec.MsgspecError):
+        event = _DECODER.decode(last)
+        return event if isinstance(event, StudyEnded) else None
+    return None
+
+
+Edit = Callable[[Header, AnyEvent], AnyEvent | None]
+"""Function of the header and an event that returns what the log gets; None leaves the event out."""
+
+
+def _unchanged(_: Header, event: AnyEvent) -> AnyEvent:
+    return event
+
+
+class Log:
+    """The events of a study: in memory and, if it is saved, in a file that this process has locked.
+
+    A line that cannot be written, on a full disk for example, stays in memory and is written with the next one.
+
+    Attributes:
+        events: all events, in their order.
+    """
+
+    def __init__(self, path: Path | None = None, events: Sequence[AnyEvent] = (), *, edit: Edit = _unchanged) -> None:
+        """Start a log with events that the file contains; `edit` omits what an anonymous log must not contain."""
+        self.path, self.events = path, list(events)
+        self._edit = edit
+        self._file: int | None = None
+        self._written = 0
+        self._pending: list[bytes] = []
+        self._is_held = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def create(cls, path: Path | None, edit: Edit = _unchanged) -> Iterator[Log]:
+        """Create a log, without a file if `path` is None; nobody else may write it meanwhile.
+
+        Raises:
+            BadInput: it exists, or its folder cannot be written.
+        """
+        log = cls(path, edit=edit)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            log._open(os.O_CREAT | os.O_EXCL)
+        with contextlib.closing(log):
+            yield log
+
+    @classmethod
+    @contextlib.contextmanager
+    def resume(cls, path: Path, edit: Edit = _unchanged) -> Iterator[Log]:
+        """Open a log to append to it; nothing is written, and a last line that was cut off remains, until `release`.
+
+        Raises:
+            BadInput: it cannot be read or written, or another process writes it.
+        """
+        log = cls(path, edit=edit)
+        log._open(0)  # locked before it is read, since another process may be finishing it
+        with contextlib.closing(log):
+            log.events = read_log(path)
+            log._written = _bytes_in_whole_lines(path)
+            log._is_held = True
+            yield log
+
+    def release(self) -> None:
+        """Write what was added since the log was opened, and from now on every event at once."""
+        self._is_held = False
+
+    @property
+    def text(self) -> bytes:
+        """All lines."""
+        return b"".join(map(encode_line, self.events))
+
+    @property
+    def header(self) -> Header:
+        """The first event."""
+        header = self.events[0]
+        assert isinstance(header, Header)
+        return header
+
+    def add(self, event: AnyEvent) -> None:
+        """Append an event; the attribute `problem` says why it is not written yet."""
+        edited = self._edit(event if isinstance(event, Header) else self.header, event)
+        if edited is None:
+            return
+        self.events.append(edited)
+        if self.path is not None:
+            self._pending.append(encode_line(edited))
+            if not self._is_held:
+                with contextlib.suppress(OSError):
+                    self._write()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last lines are only in memory; None if the file has all."""
+        if not self._pending or self._is_held:
+            return None
+        try:
+            self._write()
+        except OSError as error:
+            return f"cannot write to {self.path}: {error.strerror}"
+        return None
+
+    @property
+    def states(self) -> Path | None:
+        """The folder beside the file with what only resuming needs; None for a log without a file."""
+        return self.path.with_suffix(STATE_SUFFIX) if self.path else None
+
+    def keep(self, sha256: str | None, content: Mapping[str, str]) -> None:
+        """Keep a content beside the log under its hash, which an event has; nothing is kept if this fails."""
+        if self.states is not None and sha256 is not None:
+            with contextlib.suppress(OSError):
+                self.states.mkdir(parents=True, exist_ok=True)
+                with atomic_write(self.states / f"{sha256}.json") as file:
+                    file.write(_ENCODER.encode(content))
+
+    def kept(self, sha256: str | None) -> dict[str, str]:
+        """Return a content that was kept; empty if it was not."""
+        if self.states is not None and sha256 is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode(read_regular_file(self.states / f"{sha256}.json"), type=dict[str, str])
+        return {}
+
+    def save_copy(self) -> Path | None:
+        """Write the whole log to the temporary folder, for a file that cannot be written; None if that fails."""
+        assert self.path is not None
+        path = Path(tempfile.gettempdir()) / f"polybench-{self.path.name}"
+        try:
+            path.write_bytes(self.text)
+        except OSError:
+            return None
+        return path
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def delete(self) -> None:
+        """Delete the file and what is kept beside it, because nothing was measured."""
+        if self.path is not None and self.states is not None:
+            self.path.unlink(missing_ok=True)
+            remove_folder(self.states, self.path.parent)
+
+    def _open(self, flags: int) -> None:
+        assert self.path is not None
+        try:
+            self._file = _open_private(self.path, flags)
+        except FileExistsError:
+            raise BadInput(f"{self.path} exists: choose another --results folder") from None
+        except FileNotFoundError:
+            raise BadInput(f"cannot resume {self.path.stem}: it is not in {self.path.parent}") from None
+        except OSError as error:
+            raise BadInput(f"cannot write to {self.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise BadInput(f"{self.path.stem} is still running: wait for it, or stop it first") from None
+        except OSError:
+            pass  # a file system without locks
+
+    def _write(self) -> None:
+        """Write all lines that the file lacks in one piece; raises OSError, and leaves no part of a line behind."""
+        if self._is_lost():
+            self._reopen()
+        assert self._file is not None
+        os.ftruncate(self._file, self._written)
+        text = b"".join(self._pending)
+        if os.pwrite(self._file, text, self._written) < len(text):
+            raise OSError(28, os.strerror(28))  # the disk took a part
+        os.fsync(self._file)
+        self._written += len(text)
+        self._pending = []
+
+    def _is_lost(self) -> bool:
+        """Return True if the file, or its folder, was deleted or replaced."""
+        assert self.path is not None
+        if self._file is None:
+            return True
+        with contextlib.suppress(OSError):
+            return not os.path.samestat(os.fstat(self._file), self.path.lstat())
+        return True
+
+    def _reopen(self) -> None:
+        """Create the file again; it gets all events."""
+        assert self.path is not None
+        self.close()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _open_private(self.path, os.O_CREAT | os.O_EXCL)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._written, self._pending = 0, [encode_line(event) for event in self.events]
+
+
+def _open_private(path: Path, flags: int) -> int:
+    """Open a file of a results folder, in which a link may lead to any other file."""
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o666)
+
+
+def _bytes_in_whole_lines(path: Path) -> int:
+    content = path.read_bytes()
+    return content.rfind(b"\n") + 1
+
+
+JSON_SCHEMA = Path(__file__).with_name("schema") / "log.schema.json"
+
+
+def log_schema() -> str:
+    """Return the JSON Schema of a line as indented JSON."""
+    return json_schema(AnyEvent, SCHEMA)
+
+
+if __name__ == "__main__":
+    JSON_SCHEMA.write_text(log_schema())

@@ -1,0 +1,220 @@
+"""Whether an unfinished study may be resumed: what must be the same as when its log was written."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from polybench.data.disk import remove_folder
+from polybench.errors import BadInput
+from polybench.log import STATE_SUFFIX, SUFFIX, DamagedLog, Header, Log, PlannedConfiguration, StudyEnded, read_end
+from polybench.machine import host
+from polybench.planning.study_file import parse
+from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
+from polybench.results.document import collect_versions, report_of
+from polybench.results.run_state import ConfigurationRun, StudyRun
+from polybench.runner.state import StudyState
+from polybench.runner.workers import list_changes, version_changes
+from polybench.schema.metadata import Host, ToolVersion
+from polybench.schema.options import Study
+from polybench.storage.anonymize import OMITTED, is_anonymized
+from polybench.storage.anonymous_log import anonymous_event
+from polybench.storage.store import Store
+
+_MACHINE_FIELDS = ("hostname", "os", "cpu", "cores", "threads", "gpus", "cpu_governor", "python")
+
+
+class ChangedSince(BadInput):
+    """Machine, versions, settings or data have changed since the measurements."""
+
+    def __init__(self, message: str, changes: Sequence[str]) -> None:
+        super().__init__(message)
+        self.changes = changes
+
+
+def unfinished_logs(store: Store) -> list[Path]:
+    """Return the logs of all studies that can be resumed, the newest first, and those that cannot be read."""
+    return [path for path in sorted(store.logs(), reverse=True) if not _has_ended(path)]
+
+
+def unfinished_ids(store: Store) -> list[str]:
+    """Return the IDs of these studies."""
+    return [path.stem for path in unfinished_logs(store)]
+
+
+def _has_ended(path: Path) -> bool:
+    try:
+        end = read_end(path)
+    except OSError:
+        return False
+    return end is not None and end.outcome != "interrupted"
+
+
+@contextlib.contextmanager
+def open_unfinished(id: str, store: Store) -> Iterator[tuple[Log, Study]]:
+    """Open the log of a study to append to it, and read the study.
+
+    Raises:
+        BadInput: it has finished, another process measures it, the log is damaged, or it is that of another machine.
+    """
+    path = store.log_path(id)
+    with contextlib.ExitStack() as stack:
+        try:
+            log = stack.enter_context(Log.resume(path, anonymous_event))
+            study = _unfinished_study(log, id)
+        except DamagedLog as error:
+            raise with_remedy(error, path) from error
+        yield log, study
+
+
+def refuse_to_anonymize(header: Header, *, anonymous: bool) -> None:
+    """Raise BadInput if a run that has started with names is to become anonymous: nothing that is written changes."""
+    if anonymous and not header.anonymous:
+        raise BadInput(
+            f"--anonymous: {header.id} has started with names: resume it without this option, and print it with"
+            f" `polybench show {header.id} --anonymous`"
+        )
+
+
+def with_remedy(error: DamagedLog, path: Path) -> DamagedLog:
+    """Return the error of an unfinished log with what to do about it."""
+    fix = "start over with the same command without --resume"
+    return DamagedLog(f"{error}; {fix}, or give it up with `polybench resume {path.stem} --discard`")
+
+
+def _unfinished_study(log: Log, id: str) -> Study:
+    """Return the study of an intact log that can be resumed on this machine, whatever its engines are."""
+    assert log.path is not None
+    header, end = log.header, log.events[-1]
+    if header.id != id:
+        raise DamagedLog(f"cannot read {log.path}: it is the log of {header.id}")
+    if getattr(end, "outcome", None) in ("finished", "discarded"):
+        raise BadInput(f"cannot resume {id}: it has finished")
+    refuse(id, header.argv, [*machine_changes(header.host), *polybench_changes(header.polybench)], log.path.parent)
+    if OMITTED in header.study:
+        raise BadInput(
+            f"cannot resume {id}: an anonymous log lacks the paths of data and environments: start over with the same"
+            " command without --resume"
+        )
+    try:
+        _check_measurements(log)
+    except (ArithmeticError, LookupError, ValueError, msgspec.MsgspecError) as error:
+        raise DamagedLog(f"cannot read {log.path}: {error}") from error
+    return parse(header.study, f"the study of {id}")
+
+
+def _check_measurements(log: Log) -> None:
+    """Raise an error unless the log has a valid report, and each configuration all process runs that have ended."""
+    measured = StudyRun.of(log.events)
+    if measured.settings is None:
+        return
+    report_of(log.events)
+    measured.drop_unfinished()
+    for run in measured.runs:
+        rounds = [len(process) for process in run.blocks]
+        if run.is_active and (len(rounds), 0 in rounds) != (measured.process_runs, False):
+            raise ValueError(f"{run.configuration.name} has {len(rounds)} of {measured.process_runs} process runs")
+
+
+def discard_study(id: str, store: Store) -> None:
+    """End the log of a study, so that it cannot be resumed; its measurements remain. A damaged log is renamed.
+
+    Raises:
+        BadInput: another process measures it.
+    """
+    path = store.log_path(id)
+    try:
+        with Log.resume(path, anonymous_event) as log:
+            log.release()
+            log.add(StudyEnded(outcome="discarded", polybench=log.header.polybench))
+    except DamagedLog:
+        path.rename(f"{path}.damaged")
+    if path.with_suffix(STATE_SUFFIX).exists():
+        remove_folder(path.with_suffix(STATE_SUFFIX), store.folder)
+
+
+def machine_changes(before: Host) -> Iterator[str]:
+    """Describe changes of the machine."""
+    now = host.this_host()
+    for name in _MACHINE_FIELDS:
+        if name != "hostname" or not is_anonymized(before):
+            yield from list_changes({name: getattr(before, name)}, {name: getattr(now, name)})
+
+
+def polybench_changes(before: ToolVersion) -> list[str]:
+    """Describe changes of polybench."""
+    tools = before, host.tool_version()
+    old, new = ({f"polybench's {name}": getattr(tool, name) for name in ("version", "commit")} for tool in tools)
+    return list_changes(old, new)
+
+
+def refuse_changes(state: StudyState) -> None:
+    """Refuse to go on with other settings, variables, versions or code than those in the log.
+
+    Raises:
+        ChangedSince: it lists them.
+    """
+    if state.measured.settings is None:
+        return
+    header, folder = state.log.header, state.log.path.parent if state.log.path else Path()
+    refuse(header.id, header.argv, _setting_changes(state), folder)
+    state.progress.on_stage("checking that engine versions are unchanged")
+    runs = list(zip(state.runs, state.own_runs, strict=True))
+    versions = [
+        (collect_versions(saved), own) for saved, own in runs if saved.is_active and saved.engine_info is not None
+    ]
+    changes = version_changes(versions, state.plan.study.timeout, ("build",)) or _code_changes(state.log, runs)
+    refuse(header.id, header.argv, changes, folder)
+
+
+def _setting_changes(state: StudyState) -> list[str]:
+    """Describe changes of the settings and of the workers' environment variables."""
+    before, now = state.measured.settings, anonymous_event(state.log.header, state.settings)
+    assert before is not None
+    assert now is not None
+    changes = list_changes(msgspec.structs.asdict(before.settings), msgspec.structs.asdict(now.settings))  # type: ignore[union-attr]
+    if [run.configuration for run in state.runs] != [own.configuration for own in state.own_runs]:
+        raise DamagedLog(f"cannot read {state.log.path}: its configurations are not those of its study")
+    for saved, own, planned in zip(state.runs, state.own_runs, now.configurations, strict=True):  # type: ignore[union-attr]
+        if saved.is_active and not own.is_active:
+            changes.append(f"{own.configuration.name} is unavailable: {own.reason}")
+        else:
+            changes += _variable_changes(saved.planned, planned)
+    return changes
+
+
+def _variable_changes(before: PlannedConfiguration, now: PlannedConfiguration) -> Iterator[str]:
+    yield from list_changes(before.env_vars | before.inherited_env_vars, now.env_vars | now.inherited_env_vars)
+    if before.unrecorded_env_hash != now.unrecorded_env_hash:
+        yield "an environment variable that engines may read has another value"
+
+
+def _code_changes(log: Log, runs: Iterable[tuple[ConfigurationRun, ConfigurationRun]]) -> list[str]:
+    """Describe changes of the code that workers load; not every current run has started one."""
+    runs = list(runs)
+    changed: set[str] = set()
+    for saved, own in runs:
+        before, later = log.kept(saved.code_sha256), log.kept(saved.later_code_sha256)
+        changed |= {*(changed_names(before, own.code) if before and own.code else ()), *changed_files(later)}
+    if changed:
+        return [describe_changes(changed)]
+    hashes = [(saved.code_sha256, own.code_sha256) for saved, own in runs if own.code_sha256 is not None]
+    return ["the loaded code changed"] if any(before != now for before, now in hashes if before is not None) else []
+
+
+def refuse(id: str, argv: Sequence[str], changes: Iterable[str], folder: Path) -> None:
+    """Raise ChangedSince, with the command that starts over, if there are changes."""
+    if unique := list(dict.fromkeys(changes)):
+        message = f"cannot resume {id}: {'; '.join(unique)}: start over with {rerun_hint(id, argv, folder)}"
+        raise ChangedSince(message, unique)
+
+
+def rerun_hint(id: str, argv: Sequence[str], folder: Path) -> str:
+    """Return the command that starts over; a saved study is repeated by its ID."""
+    if (folder / f"{id}{SUFFIX}").is_file():
+        return f"`polybench run {id}`"
+    return f"`{shlex.join(['polybench', *argv])}`" if argv else "the same command without --resume"

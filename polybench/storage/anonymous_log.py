@@ -1,0 +1,55 @@
+"""Events without what may name a host, a user or a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from polybench.log import (
+    AllocationsCounted,
+    AnyEvent,
+    BlockTimed,
+    EngineLoaded,
+    Failed,
+    Header,
+    PlannedConfiguration,
+    SettingsChosen,
+    Warned,
+)
+from polybench.storage.anonymize import OMITTED, OMITTED_WARNINGS, anonymize_study, without_names, without_paths
+
+
+def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa: PLR0911 - one return per event
+    """Return what the log of an anonymous study gets of an event; the log of another study gets all of it."""
+    if not header.anonymous:
+        return event
+    match event:
+        case Header():
+            plain = without_names(msgspec.to_builtins(event))
+            return msgspec.convert(plain | {"study": anonymize_study(event.study)}, Header)
+        case SettingsChosen():
+            return msgspec.structs.replace(event, configurations=[*map(_without_values, event.configurations)])
+        case EngineLoaded():
+            names = {"versions": without_paths(event.versions), "build": without_paths(event.build)}
+            return msgspec.structs.replace(event, python=None, **names)
+        case BlockTimed() if event.usage is not None:
+            usage = event.usage
+            gpu = usage.gpu and dataclasses.replace(usage.gpu, failures={})
+            return msgspec.structs.replace(event, usage=dataclasses.replace(usage, failures={}, gpu=gpu))
+        case AllocationsCounted() if event.native_failure is not None:
+            return msgspec.structs.replace(event, native_failure=OMITTED_WARNINGS)
+        case Failed():
+            path = event.log_path and event.log_path.rpartition("/")[2]
+            return msgspec.structs.replace(event, reason=OMITTED, hint=None, log_path=path)
+        case Warned() if event.configuration is not None:
+            return msgspec.structs.replace(event, text=OMITTED_WARNINGS)
+        case Warned():
+            return None if event.names else event
+    return event
+
+
+def _without_values(planned: PlannedConfiguration) -> PlannedConfiguration:
+    """Return a configuration without the values of variables that contain a path."""
+    own, inherited = without_paths(planned.env_vars), without_paths(planned.inherited_env_vars)
+    return msgspec.structs.replace(planned, env_vars=own, inherited_env_vars=inherited, unrecorded_env_hash="")
