@@ -22,6 +22,7 @@ from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import CachedParity, ConfigurationRun
 from polybench.runner.state import StudyState
 from polybench.runner.workers import load_request, record_failure, start_reference, start_workers
+from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 
 NOTHING_TO_CHECK = ParityCheck("skipped", "this engine is simulated: no computation to check")
@@ -57,6 +58,17 @@ def check_parity(state: StudyState, *, strict: bool = False, required: bool = Fa
         state.save()  # only then, since a study that is refused sends nothing
 
 
+def check_other_code(state: StudyState, runs: Sequence[ConfigurationRun]) -> None:
+    """Check those of these runs whose cached check was made with other code, and equal configurations with them."""
+    changed = [_without_repeat(run) for run in runs if run.is_active and run.is_unchecked]
+    if not changed or not state.plan.study.parity:
+        return
+    for run in state.active_runs:
+        if _without_repeat(run) in changed:
+            run.cached_check = None
+    check_parity(state)
+
+
 def _check_unchecked(state: StudyState, strict: bool, required: bool) -> None:
     unchecked = [run for run in state.active_runs if run.parity == UNCHECKED and (strict or run.cached_check is None)]
     duplicates = _duplicates(unchecked)
@@ -78,10 +90,14 @@ def _require_available(runs: Sequence[ConfigurationRun]) -> None:
 
 def _duplicates(runs: Sequence[ConfigurationRun]) -> list[list[ConfigurationRun]]:
     """Return runs of equal configurations together."""
-    groups: dict[object, list[ConfigurationRun]] = {}
+    groups: dict[Configuration, list[ConfigurationRun]] = {}
     for run in runs:
-        groups.setdefault(msgspec.structs.replace(run.configuration, repeat=1), []).append(run)
+        groups.setdefault(_without_repeat(run), []).append(run)
     return list(groups.values())
+
+
+def _without_repeat(run: ConfigurationRun) -> Configuration:
+    return msgspec.structs.replace(run.configuration, repeat=1)
 
 
 def _needs_check(state: StudyState, run: ConfigurationRun) -> bool:

@@ -32,6 +32,7 @@ from polybench.protocol.calls import BlockMeasured, Prepared, Request
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.allocations import count_after_timing, count_native_allocations
+from polybench.runner.parity import check_other_code
 from polybench.runner.state import StudyState
 from polybench.runner.workers import Workers, load_request, record_failure, request_all, start_worker
 from polybench.schema.resources import BlockCounters
@@ -142,50 +143,17 @@ class ProcessRuns:
     def __init__(self, state: StudyState, operations: Sequence[Operation]) -> None:
         self._state, self._operations = state, operations
         self._study = state.plan.study
-        self._first = contextlib.ExitStack()
-        self._first_workers: Workers | None = None
-        """Workers of the next process run that have started already."""
-        self._loading_seconds = 0.0
         self._groups: list[_Group] = []
-
-    def __enter__(self) -> ProcessRuns:
-        for operation in self._operations:
-            operation.start(self._state)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._first.close()
-
-    def confirm_cached_checks(self) -> bool:
-        """Start the workers of the first process run, and ask them which code they have loaded.
-
-        Returns False if a check was made with other code, or its worker cannot start yet. These checks are discarded
-        and no worker runs; call this again after the configurations were checked.
-        """
-        state = self._state
-        self._groups = self._make_groups()  # before workers use memory
-        unconfirmed = [run for run in state.active_runs if run.cached_check is not None]
-        if not unconfirmed:
-            return True
-        if len(self._groups) > 1:  # workers of later groups would start too late
-            for run in unconfirmed:
-                run.cached_check = None
-        else:
-            start = time.monotonic()
-            self._first_workers = self._load(self._first, state.active_runs, state.measured.process_runs)
-            self._loading_seconds = time.monotonic() - start
-        if any(run.is_active and run.is_unchecked for run in unconfirmed):
-            self._first.close()
-            self._first_workers = None
-            return False
-        return True
 
     def measure(self) -> Iterator[int]:
         """Measure all process runs that are not completed; yield after each how many are.
 
         A configuration that fails records the reason. No worker is running between two process runs.
         """
-        state, groups = self._state, self._groups
+        state = self._state
+        groups = self._groups = self._make_groups()  # before workers use memory
+        for operation in self._operations:
+            operation.start(state)
         if len(groups) > 1:
             state.warn(f"memory cannot hold all workers at once: measuring {len(groups)} groups, one after the other")
         for number in range(state.measured.process_runs, self._study.processes):
@@ -226,10 +194,10 @@ class ProcessRuns:
     ) -> Workers:
         """Start, warm up, measure and count in a process run of a group; `stack` closes its workers."""
         state, timer = self._state, self._state.phase_timer
-        stack.enter_context(self._first.pop_all())
-        started, self._first_workers = self._first_workers, None
-        with timer.phase("process_starts", self._loading_seconds if started is not None else 0.0):
-            workers = started if started is not None else self._load(stack, group, number)
+        with timer.phase("process_starts"):
+            workers = self._load(stack, group, number)
+        self._check_other_code(workers)
+        with timer.phase("process_starts"):
             self._warm_up(workers, number)
         budget.start_process_run()
         state.idle_wait.wait_until_idle()
@@ -243,7 +211,7 @@ class ProcessRuns:
         return workers
 
     def _load(self, stack: contextlib.ExitStack, group: Sequence[ConfigurationRun], number: int) -> Workers:
-        """Start the workers, load their engines, and discard cached checks of other code."""
+        """Start the workers and load their engines; a cached check of other code then does not count."""
         names = ", ".join(run.configuration.name for run in group)
         self._state.progress.on_stage(f"process {number + 1} of {self._study.processes}: starting {names}")
 
@@ -255,6 +223,14 @@ class ProcessRuns:
             request_all(started, load_request, ConfigurationRun.record_loaded, self._study.timeout)
             workers |= started
         return workers
+
+    def _check_other_code(self, workers: Workers) -> None:
+        """Check configurations now whose cached check was made with other code, beside the workers that wait."""
+        check_other_code(self._state, [run for run, _ in workers.values()])
+        for name, (run, worker) in list(workers.items()):
+            if not run.is_active:
+                worker.kill()
+                del workers[name]
 
     def _is_cold(self, number: int) -> bool:
         return number == 0 and any(operation.reports_startup for operation in self._operations)

@@ -136,10 +136,10 @@ class PhaseTimer:
         self._done = (self._process_run + done / rounds) / self._process_runs
 
     @contextlib.contextmanager
-    def phase(self, phase: Phase, earlier_seconds: float = 0.0) -> Iterator[None]:
-        """Time a phase, in addition to an earlier part of it; a phase that raises an exception does not count."""
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Time a phase, or a part of it; a phase that raises an exception does not count."""
         self._report(_NAMES[phase], is_timed=phase in ("rounds", "trainings"))
-        start = time.monotonic() - earlier_seconds
+        start = time.monotonic()
         yield
         process = self._process_run if self._process_run >= 0 else None
         self._record(PhaseEnded(phase=phase, process=process, seconds=time.monotonic() - start))

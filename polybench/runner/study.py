@@ -160,10 +160,7 @@ def run_phases(
         check_parity(state, strict=strict, required=parity_check == "only")
         if parity_check != "only":
             yield state.measured.process_runs
-            with ProcessRuns(state, operations or [WholeSteps()]) as process_runs:
-                while not process_runs.confirm_cached_checks():
-                    check_parity(state)
-                yield from process_runs.measure()
+            yield from ProcessRuns(state, operations or [WholeSteps()]).measure()
             count_in_own_processes(state)
             train(state)
     except KeyboardInterrupt:
