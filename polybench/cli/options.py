@@ -677,9 +677,14 @@ def with_options(*names: str) -> Callable[[Command], Command]:
 
 def _rare_options(parameters: Sequence[inspect.Parameter]) -> frozenset[str]:
     """Return the names of the options that only `--help-all` lists, if a command has many."""
-    if len(parameters) <= MAX_LISTED:
+    if sum(map(_is_option, parameters)) <= MAX_LISTED:
         return frozenset()
     return frozenset(parameter.name for parameter in parameters if _is_rare(parameter))
+
+
+def _is_option(parameter: inspect.Parameter) -> bool:
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return not any(isinstance(one, typer.models.ArgumentInfo) for one in metadata)
 
 
 def _is_rare(parameter: inspect.Parameter) -> bool:

@@ -81,7 +81,7 @@ def study_log(
         for one in configurations:
             log.add(
                 BlockTimed(
-                    configuration=one.name, process=process, round=0, step_seconds=[0.01] * 3,
+                    configuration=one.name, process=process, round=0, step_seconds=[0.01] * 3, steps_per_value=1,
                     peak_rss_bytes=1 << 20, counters=BlockCounters(0.03, 0.03, 0.0, 0.0),
                 )
             )  # fmt: skip

@@ -16,7 +16,7 @@ from polybench.schema.options import Study
 def test_a_study_on_a_gpu_names_the_engines_that_never_ran_there(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     plan = resolve(Study(engines=("torch", "tf", "tf+xla"), devices=("cpu", "cuda"), threads=1))
-    state: Any = SimpleNamespace(plan=plan, runs=(), observer=None, warn=warnings.append)
+    state: Any = SimpleNamespace(plan=plan, own_runs=(), observer=None, warn=warnings.append)
     for gpus in ((), ("NVIDIA H100",)):
         monkeypatch.setattr(host, "gpu_names", lambda gpus=gpus: gpus)
         prepare._warn_before_measuring(state, exclusive=True)

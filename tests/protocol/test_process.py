@@ -48,7 +48,7 @@ def test_a_worker_responds_to_requests(worker: WorkerProcess, tmp_path: Path) ->
     assert prepared.startup.first_step_seconds > 0
     assert len(prepared.losses) == 2
     measured = worker.request(calls.measure_block(5), 30)
-    assert len(measured.step_times) == 5
+    assert len(measured.step_seconds) == 5
     assert measured.peak_rss_bytes > 1 << 20
 
 
@@ -214,7 +214,7 @@ class DeeplyNested(FakeEngine):
 class ZeroTime(FakeEngine):
     def __init__(self):
         super().__init__()
-        measured = {"step_times": [1e-300], "steps_per_value": 1, "peak_rss_bytes": 1}
+        measured = {"step_seconds": [1e-300], "steps_per_value": 1, "peak_rss_bytes": 1}
         write(json.dumps({"type": "answer", "call": "measure_block", "value": measured}).encode() + b"\\n")
 """
 
@@ -226,7 +226,7 @@ class ZeroTime(FakeEngine):
         ("Drip", 1, "timed out"),
         ("InvalidUtf8", 30, "invalid response"),
         ("DeeplyNested", 30, "invalid response"),
-        ("ZeroTime", 30, "invalid response.*step_times"),
+        ("ZeroTime", 30, "invalid response.*step_seconds"),
     ],
 )
 def test_invalid_data_from_a_worker_fails_only_its_configuration(
