@@ -67,8 +67,9 @@ function allocation_sites!(profile::Module, trainer::Trainer, batches::AbstractV
         end
     end
     totals = Dict{String, Tuple{Int, Int}}()
+    packages = package_folders()
     for allocation in profile.Allocs.fetch().allocs
-        site = innermost_function(allocation.stacktrace)
+        site = innermost_function(allocation.stacktrace, packages)
         bytes, count = get(totals, site, (0, 0))
         totals[site] = (bytes + Int(allocation.size), count + 1)
     end
@@ -77,14 +78,33 @@ function allocation_sites!(profile::Module, trainer::Trainer, batches::AbstractV
 end
 
 """
-    innermost_function(stacktrace)
+    package_folders()
+
+Return the folder of each loaded package with its name, installed or developed, without Julia's own and this one.
+"""
+function package_folders()
+    folders = Dict{String, String}()
+    for package in values(Base.loaded_modules)
+        file = pathof(package)
+        (file === nothing || package === @__MODULE__) && continue
+        is_extension = basename(dirname(file)) == "ext"
+        is_of_julia = occursin("/stdlib/v$(VERSION.major).$(VERSION.minor)/", file)
+        is_extension || is_of_julia || (folders[dirname(dirname(file)) * "/"] = string(nameof(package)))
+    end
+    return folders
+end
+
+"""
+    innermost_function(stacktrace, packages)
 
 Return the innermost function of a package; the functions of Julia that it calls say little.
 """
-function innermost_function(stacktrace)
+function innermost_function(stacktrace, packages::Dict{String, String})
     for frame in stacktrace
-        found = match(r"/packages/(?<package>[^/]+)/[^/]+/(?<file>.+)$", string(frame.file))
-        found === nothing || return "$(found[:package]): $(frame.func) ($(found[:file]))"
+        file = string(frame.file)
+        for (folder, package) in packages
+            startswith(file, folder) && return "$package: $(frame.func) ($(chopprefix(file, folder)))"
+        end
     end
     return "outside of packages"
 end
