@@ -7,6 +7,7 @@ A line is written and synchronized as soon as its event has happened, and never 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -292,6 +293,8 @@ AnyEvent = OfStudy | OfConfiguration
 
 _DECODER: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _ENCODER = msgspec.json.Encoder()
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Exceptions for a line that is not an event."""
 
 
 class DamagedLog(BadInput):
@@ -314,7 +317,7 @@ def decode_lines(lines: Iterable[bytes], name: str, *, salvage: bool = False) ->
             return
         try:
             event = _DECODER.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except _UNDECODABLE as error:
             if salvage and number > 1:
                 return
             raise damaged(name, number, str(error)) from error
@@ -359,10 +362,11 @@ def read_end(path: Path) -> StudyEnded | None:
     with open_regular_file(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
         *_, last = file.read().removesuffix(b"\n").rpartition(b"\n")
-    with contextlib.suppress(msgspec.MsgspecError):
+    try:
         event = _DECODER.decode(last)
-        return event if isinstance(event, StudyEnded) else None
-    return None
+    except _UNDECODABLE:
+        return None
+    return event if isinstance(event, StudyEnded) else None
 
 
 Edit = Callable[[Header, AnyEvent], AnyEvent | None]
@@ -486,7 +490,8 @@ class Log:
         assert self.path is not None
         path = Path(tempfile.gettempdir()) / f"polybench-{self.path.name}"
         try:
-            path.write_bytes(self.text)
+            with atomic_write(path) as file:
+                file.write(self.text)
         except OSError:
             return None
         return path
@@ -529,7 +534,7 @@ class Log:
         os.ftruncate(self._file, self._written)
         text = b"".join(self._pending)
         if os.pwrite(self._file, text, self._written) < len(text):
-            raise OSError(28, os.strerror(28))  # the disk took a part
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the disk took a part
         os.fsync(self._file)
         self._written += len(text)
         self._pending = []

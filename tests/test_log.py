@@ -179,6 +179,12 @@ def test_a_file_that_was_deleted_is_written_again_with_all_events(lost: str, pat
             assert copy is not None
             assert read_log(copy) == EVENTS[:3]
             copy.unlink()
+            victim = path.with_name("victim")
+            victim.touch()
+            copy.symlink_to(victim)  # of another user of the temporary folder
+            assert log.save_copy() == copy
+            assert victim.read_bytes() == b""
+            copy.unlink()
         else:
             assert read_log(path) == log.events == EVENTS[:3]
 
@@ -216,8 +222,10 @@ def test_the_first_and_last_line_are_read_alone(path: Path) -> None:
         assert read_end(path) is None
         log.add(END)
     assert read_end(path) == END
-    path.write_bytes(path.read_bytes() + b'{"event"')  # a process that went on was killed
-    assert read_end(path) is None
+    whole = path.read_bytes()
+    for rest in (b'{"event"', b"\xff\n", b"[" * 50_000 + b"\n"):  # a process that went on was killed; damage
+        path.write_bytes(whole + rest)
+        assert read_end(path) is None
 
 
 DAMAGE: dict[str, tuple[bytes, str]] = {

@@ -328,6 +328,8 @@ class ConfigurationRun:
         training = next((one for one in self.trainings if one.seed == event.seed), None)
         if training is None:
             self.trainings.append(training := Training(event.seed, []))
+        if event.number > len(training.epochs):
+            raise ValueError(f"epoch {event.number} of seed {event.seed} follows {len(training.epochs)} epochs")
         training.epochs[event.number :] = [event.epoch]
 
     @apply.register
@@ -368,6 +370,7 @@ class StudyRun:
     header: Header | None = None
     settings: SettingsChosen | None = None
     runs: list[ConfigurationRun] = field(default_factory=list)
+    _by_name: dict[str, ConfigurationRun] = field(default_factory=dict)
     groups: list[list[str]] = field(default_factory=list)
     budgets: list[RoundBudget] = field(default_factory=list)
     interference: list[RoundInterference] = field(default_factory=list)
@@ -433,6 +436,10 @@ class StudyRun:
 
     def apply(self, event: AnyEvent) -> None:
         """Apply an event; raises LookupError or ValueError if it contradicts those before it."""
+        if isinstance(event, BlockTimed | WorkerStarted) and event.process != self.process_runs:
+            raise ValueError(
+                f"{event.configuration} in process run {event.process} after {self.process_runs} have ended"
+            )
         if isinstance(event, OfConfiguration) or (isinstance(event, Warned) and event.configuration is not None):
             assert event.configuration is not None
             self.run(event.configuration).apply(event)
@@ -449,9 +456,10 @@ class StudyRun:
 
     @_apply.register
     def _(self, event: SettingsChosen) -> None:
-        if not self.runs:  # a study that was killed before it wrote its settings has none
-            self.runs = [ConfigurationRun(planned) for planned in event.configurations]
+        if self.settings is not None:
+            raise ValueError("second settings")
         self.settings = event
+        self.runs = [ConfigurationRun(planned) for planned in event.configurations]
         self._by_name = {run.configuration.name: run for run in self.runs}
 
     @_apply.register
@@ -461,7 +469,7 @@ class StudyRun:
     @_apply.register
     def _(self, event: ProcessStarted) -> None:
         if event.process != self.process_runs:
-            raise ValueError(f"process run {event.process} after {self.process_runs}")
+            raise ValueError(f"process run {event.process} starts after {self.process_runs} have ended")
         self.drop_unfinished()
         for run in self.runs:
             run.blocks.append([])
@@ -469,7 +477,7 @@ class StudyRun:
     @_apply.register
     def _(self, event: ProcessEnded) -> None:
         if event.process != self.process_runs:
-            raise ValueError(f"process run {event.process} after {self.process_runs}")
+            raise ValueError(f"process run {event.process} ends after {self.process_runs} have ended")
         self.process_runs, self.budgets = event.process + 1, event.budgets
 
     @_apply.register

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from polybench.data import synthetic
+from polybench.errors import BadInput
 from polybench.log import AnyEvent, Log, StudyEnded, decode_lines, encode_line, read_log
 from polybench.machine import host
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy, SweepCheckpoint
@@ -158,10 +159,13 @@ def test_the_events_before_a_contradiction_can_be_shown(results: Path) -> None:
     whole = printed_json("show", id, "--results", results)
     count = len(read_log(log))
     forge(log, lambda events: events.append({"event": "process_start", "process": 7}))
-    message = f"line {count + 1}: process run 7 after 1; {count} lines before it are usable"
+    message = f"line {count + 1}: process run 7 starts after 1 have ended; {count} lines before it are usable"
     assert message in refused("show", id, "--results", results)
     assert printed_json("show", id, "--salvage", "--results", results) == whole
 
+
+EPOCH: Content = {"event": "epoch", "configuration": "fake/cpu", "seed": 0, "number": 5}
+EPOCH["epoch"] = {"seconds": 1.0, "steps_per_second": [1.0], "loss": 1.0, "accuracy": None}
 
 DAMAGE: dict[str, Callable[[Events], object]] = {
     "negative process runs": lambda events: first(events, "process_end").update(process=-1),
@@ -173,6 +177,14 @@ DAMAGE: dict[str, Callable[[Events], object]] = {
         engine="nobody"
     ),
     "swapped configurations": lambda events: first(events, "settings")["configurations"].reverse(),
+    "no settings": drop("settings"),
+    "second settings": lambda events: events.append(dict(first(events, "settings"))),
+    "settings at the end": lambda events: events.append(events.pop(events.index(first(events, "settings")))),
+    "a block of a process run that has ended": lambda events: events.insert(
+        events.index(of_kind(events, "process_end")[0]) + 1, first(events, "block") | {"round": 2}
+    ),
+    "the start of a worker in another process run": lambda events: first(events, "startup").update(process=7),
+    "a later epoch": lambda events: events.append(EPOCH),
     "a block of nobody": lambda events: first(events, "block").update(configuration="nobody/cpu"),
     "a block without a process run": drop("process_start"),
     "no step times": lambda events: first(events, "block").update(step_seconds=[]),
@@ -211,6 +223,9 @@ def test_a_damaged_log_is_bad_input_and_remains(damage: str, results: Path) -> N
     assert id in refused("resume", id, "--results", results)
     assert snapshot(results) == before
     assert invoke("list", "--results", results).exit_code == 0
+    for command in (["show", id], ["show", id, "--salvage"], ["report", id, "-o", results / "report.html"]):
+        shown = invoke(*command, "--results", results)
+        assert shown.exit_code == 0 or isinstance(shown.exception, BadInput), shown.exception
 
 
 def test_a_line_that_is_no_event_is_named(results: Path) -> None:
