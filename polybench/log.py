@@ -37,7 +37,7 @@ SCHEMA: Schema = "polybench.log/1"
 
 SUFFIX = ".jsonl"
 STATE_SUFFIX = ".state"
-"""Of the folder beside a log with what only resuming needs, until the study has finished."""
+"""Suffix of the folder beside a log with what only resuming needs, until the study has finished."""
 
 _MAX_BYTES = 1 << 30
 """Maximum size of a log that is read: a study of a week has about 100 MB."""
@@ -51,7 +51,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Header(Event, frozen=True, kw_only=True, tag="header"):
-    """What is known before the first measurement; the first line.
+    """The first line: everything that is known before the first measurement.
 
     `study` is TOML with all defaults. An `anonymous` study names neither the machine nor paths.
     """
@@ -121,7 +121,7 @@ class EngineLoaded(Event, frozen=True, kw_only=True, tag="engine"):
     devices: list[str] = []
     python: tuple[str, str] | None = None
     code_sha256: str | None = None
-    """Hash of `protocol.loaded_code`, which is kept beside the log until the study has finished."""
+    """Hash of `protocol.loaded_code`, which is saved beside the log until the study has finished."""
 
 
 class ParityChecked(Event, frozen=True, kw_only=True, tag="parity"):
@@ -131,7 +131,7 @@ class ParityChecked(Event, frozen=True, kw_only=True, tag="parity"):
     parity: ParityCheck
     cached: bool = False
     later_code_sha256: str | None = None
-    """Hash of the files that the checked worker had loaded at the end in addition, which are kept as well."""
+    """Hash of the files that the checked worker had loaded at the end in addition, which are saved as well."""
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True, tag="startup"):
@@ -398,7 +398,7 @@ class Log:
     @classmethod
     @contextlib.contextmanager
     def create(cls, path: Path | None, edit: Edit = _unchanged) -> Iterator[Log]:
-        """Create a log, without a file if `path` is None; nobody else may write it meanwhile.
+        """Create a log, without a file if `path` is None; no other process may write it meanwhile.
 
         Raises:
             BadInput: it exists, or its folder cannot be written.
@@ -470,16 +470,16 @@ class Log:
         """The folder beside the file with what only resuming needs; None for a log without a file."""
         return self.path.with_suffix(STATE_SUFFIX) if self.path else None
 
-    def keep(self, sha256: str | None, content: Mapping[str, str]) -> None:
-        """Keep a content beside the log under its hash, which an event has; nothing is kept if this fails."""
+    def save_content(self, sha256: str | None, content: Mapping[str, str]) -> None:
+        """Save a content beside the log, named by its hash, which an event has; a failure is ignored."""
         if self.states is not None and sha256 is not None:
             with contextlib.suppress(OSError):
                 self.states.mkdir(parents=True, exist_ok=True)
                 with atomic_write(self.states / f"{sha256}.json") as file:
                     file.write(_ENCODER.encode(content))
 
-    def kept(self, sha256: str | None) -> dict[str, str]:
-        """Return a content that was kept; empty if it was not."""
+    def read_content(self, sha256: str | None) -> dict[str, str]:
+        """Return a saved content; empty if it was not saved, or is corrupt."""
         if self.states is not None and sha256 is not None:
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 return msgspec.json.decode(read_regular_file(self.states / f"{sha256}.json"), type=dict[str, str])
@@ -503,7 +503,7 @@ class Log:
             self._file = None
 
     def delete(self) -> None:
-        """Delete the file and what is kept beside it, because nothing was measured."""
+        """Delete the file and the folder beside it, because nothing was measured."""
         if self.path is not None and self.states is not None:
             self.path.unlink(missing_ok=True)
             remove_folder(self.states, self.path.parent)

@@ -194,8 +194,8 @@ def test_a_log_without_a_file_has_its_events(tmp_path: Path) -> None:
     for event in EVENTS:
         log.add(event)
     assert (log.events, log.header, log.problem, log.states) == (EVENTS, HEADER, None, None)
-    log.keep("0", {"a": "b"})
-    assert log.kept("0") == {}
+    log.save_content("0", {"a": "b"})
+    assert log.read_content("0") == {}
     assert log.text == b"".join(map(encode_line, EVENTS))
     assert not list(tmp_path.iterdir())
 
@@ -203,12 +203,12 @@ def test_a_log_without_a_file_has_its_events(tmp_path: Path) -> None:
 def test_contents_are_kept_beside_the_log(path: Path) -> None:
     with Log.create(path) as log:
         log.add(HEADER)
-        log.keep("1f", {"/path": "1 2"})
-        assert log.kept("1f") == {"/path": "1 2"}
-        assert log.kept("2f") == log.kept(None) == {}
+        log.save_content("1f", {"/path": "1 2"})
+        assert log.read_content("1f") == {"/path": "1 2"}
+        assert log.read_content("2f") == log.read_content(None) == {}
     (kept,) = path.with_suffix(".state").iterdir()
     kept.write_bytes(b"[")
-    assert log.kept("1f") == {}
+    assert log.read_content("1f") == {}
 
 
 def test_the_first_and_last_line_are_read_alone(path: Path) -> None:

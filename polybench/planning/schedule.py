@@ -84,7 +84,7 @@ class TimingBlocks(NamedTuple):
 
 
 class RoundBudget(msgspec.Struct, kw_only=True):
-    """Timing blocks and rounds of one group of configurations, chosen in its first process run; part of a checkpoint.
+    """Timing blocks and rounds of one group of configurations, chosen in its first process run; part of the log.
 
     Attributes:
         steps_per_round: of the study; None lets polybench choose.

@@ -199,7 +199,7 @@ def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Map
 def unrecorded_env_hash(user_environment: Mapping[str, str], worker_variables: Mapping[str, str]) -> str:
     """Return one hash of the variables that engines may read and no document records; "" without any.
 
-    Checkpoints and the keys of cached parity checks contain it, so that a change is noticed.
+    Logs with names and the keys of cached parity checks contain it, so that a change is noticed.
     """
     inherited = _engine_variables(user_environment, worker_variables)
     others = [f"{name}={value}" for name, value in inherited.items() if name not in _RECORDED]

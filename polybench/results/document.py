@@ -92,7 +92,7 @@ def derive(
         salvage: use only the events before a damage.
 
     Raises:
-        BadInput: the baseline is no configuration of the study.
+        BadInput: the study does not have the baseline.
         DamagedLog: the events contradict each other, or nothing was begun.
     """
     measured = StudyRun.of(events, salvage=salvage)

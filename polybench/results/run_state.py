@@ -1,4 +1,4 @@
-"""What a log says about a study: its events, applied one after the other.
+"""Applies the events of a log one after the other, to the state of a study and of its configurations.
 
 The running program and `results.document.derive` apply the same events, so a report has what the log has.
 """
@@ -70,7 +70,7 @@ class CachedParity(NamedTuple):
 
 @dataclass
 class ConfigurationRun:
-    """What has happened to one configuration so far.
+    """State of one configuration so far.
 
     Attributes:
         planned: the configuration, its workload and the environment of its workers.
@@ -216,7 +216,7 @@ class ConfigurationRun:
         self.record(ParityChecked(configuration=name, parity=parity, cached=cached, later_code_sha256=sha256))
         self.later_code = dict(later_code)
         if self.log is not None:
-            self.log.keep(sha256, later_code)
+            self.log.save_content(sha256, later_code)
 
     def _record_engine(self, info: EngineInfo, code: Code, python: tuple[str, str] | None) -> None:
         sha256 = fingerprint(code)
@@ -232,7 +232,7 @@ class ConfigurationRun:
         )
         self.code = dict(code)
         if self.log is not None:
-            self.log.keep(sha256, code)
+            self.log.save_content(sha256, code)
 
     def copy_check(self, first: ConfigurationRun) -> None:
         """Record what was found out about an equal configuration before anything was measured."""
@@ -356,7 +356,7 @@ def _sum_known(seconds: Iterable[float | None]) -> float | None:
 
 @dataclass
 class StudyRun:
-    """What has happened in a study so far.
+    """State of a study so far.
 
     Attributes:
         runs: one a configuration, in the study's order.

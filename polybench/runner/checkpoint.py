@@ -248,15 +248,11 @@ class CheckpointStore:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint atomically; raises OSError if this fails."""
-        text = msgspec.json.encode(checkpoint, enc_hook=str)
-        self.write_bytes(checkpoint.header.id, _checksum(text) + b"\n" + text, type(checkpoint))
-
-    def write_bytes(self, id: str, data: bytes, kind: type[Checkpoint]) -> None:
-        """Replace the checkpoint by an encoded one, such as that of another machine."""
-        path = self.path(id, kind)
+        text = msgspec.json.encode(checkpoint)
+        path = self.path(checkpoint.header.id, type(checkpoint))
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
-            file.write(data)
+            file.write(_checksum(text) + b"\n" + text)
 
     def remove(self, id: str) -> None:
         """Delete the checkpoint of a finished run."""
@@ -306,20 +302,13 @@ def _decode(data: bytes, kind: type[CheckpointT], id: str) -> CheckpointT:
     checksum, _, text = data.partition(b"\n")
     if checksum != _checksum(text):
         raise ValueError("it has another checksum")
-    checkpoint = msgspec.json.decode(text, type=kind, dec_hook=_decode_path)
+    checkpoint = msgspec.json.decode(text, type=kind)
     if checkpoint.header.id != id:
         raise ValueError(f"it belongs to {checkpoint.header.id}")
     if len({id, *checkpoint.study_ids}) <= len(checkpoint.study_ids):
         raise ValueError("two of its studies have the same ID")
     checkpoint.check()
     return checkpoint
-
-
-def _decode_path(kind: type[Any], value: Any) -> Any:
-    """Decode a path, which is encoded as text."""
-    if issubclass(kind, Path):
-        return Path(value)
-    raise NotImplementedError
 
 
 class ResumableRun(NamedTuple):

@@ -1,4 +1,4 @@
-"""Whether an unfinished study may be resumed: what must be the same as when its log was written."""
+"""Decides whether an unfinished study may be resumed, and describes what has changed since its log was written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ import msgspec
 
 from polybench.data.disk import remove_folder
 from polybench.errors import BadInput
-from polybench.log import STATE_SUFFIX, SUFFIX, DamagedLog, Header, Log, PlannedConfiguration, StudyEnded, read_end
+from polybench.log import (
+    STATE_SUFFIX,
+    SUFFIX,
+    DamagedLog,
+    Header,
+    Log,
+    PlannedConfiguration,
+    SettingsChosen,
+    StudyEnded,
+    read_end,
+)
 from polybench.machine import host
 from polybench.planning.study_file import parse
 from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
@@ -92,7 +102,7 @@ def _unfinished_study(log: Log, id: str) -> Study:
     header, end = log.header, log.events[-1]
     if header.id != id:
         raise DamagedLog(f"cannot read {log.path}: it is the log of {header.id}")
-    if getattr(end, "outcome", None) in ("finished", "discarded"):
+    if isinstance(end, StudyEnded) and end.outcome != "interrupted":
         raise BadInput(f"cannot resume {id}: it has finished")
     refuse(id, header.argv, [*machine_changes(header.host), *polybench_changes(header.polybench)], log.path.parent)
     if OMITTED in header.study:
@@ -175,11 +185,11 @@ def _setting_changes(state: StudyState) -> list[str]:
     """Describe changes of the settings and of the workers' environment variables."""
     before, now = state.measured.settings, anonymous_event(state.log.header, state.settings)
     assert before is not None
-    assert now is not None
-    changes = list_changes(msgspec.structs.asdict(before.settings), msgspec.structs.asdict(now.settings))  # type: ignore[union-attr]
+    assert isinstance(now, SettingsChosen)
+    changes = list_changes(msgspec.structs.asdict(before.settings), msgspec.structs.asdict(now.settings))
     if [run.configuration for run in state.runs] != [own.configuration for own in state.own_runs]:
         raise DamagedLog(f"cannot read {state.log.path}: its configurations are not those of its study")
-    for saved, own, planned in zip(state.runs, state.own_runs, now.configurations, strict=True):  # type: ignore[union-attr]
+    for saved, own, planned in zip(state.runs, state.own_runs, now.configurations, strict=True):
         if saved.is_active and not own.is_active:
             changes.append(f"{own.configuration.name} is unavailable: {own.reason}")
         else:
@@ -198,7 +208,7 @@ def _code_changes(log: Log, runs: Iterable[tuple[ConfigurationRun, Configuration
     runs = list(runs)
     changed: set[str] = set()
     for saved, own in runs:
-        before, later = log.kept(saved.code_sha256), log.kept(saved.later_code_sha256)
+        before, later = log.read_content(saved.code_sha256), log.read_content(saved.later_code_sha256)
         changed |= {*(changed_names(before, own.code) if before and own.code else ()), *changed_files(later)}
     if changed:
         return [describe_changes(changed)]

@@ -33,7 +33,7 @@ from polybench.storage.store import Store
 
 
 class Saving(NamedTuple):
-    """Where a study is saved: its log and, if it is not only in memory, the store of its document."""
+    """The log of a study and, if it has a file, the store of its folder."""
 
     log: Log
     store: Store | None = None
@@ -79,7 +79,7 @@ class StudyState:
 
     @property
     def runs(self) -> list[ConfigurationRun]:
-        """One run a configuration."""
+        """The state of each configuration."""
         return self.measured.runs
 
     @property
@@ -182,7 +182,7 @@ class StudyState:
         return document
 
     def delete_worker_logs(self) -> None:
-        """Delete the logs of workers, because nothing will be measured."""
+        """Delete the logs of workers: none failed, or nothing will be measured."""
         remove_folder(self.logs, self._folder)
 
     def _record_peaks(self) -> None:

@@ -70,7 +70,7 @@ ConfigurationName = Annotated[str, Meta(max_length=1000)]
 """Name of a configuration, which every page repeats, or a part of it."""
 Label = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=60)]
 Id = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=100)]
-"""ID of a document or checkpoint, which is also the name of its file or folder. No path leads out of a folder by it."""
+"""ID of a study or another document, and the name of its file or folder: no path leads out of a folder by it."""
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 

@@ -55,7 +55,7 @@ def record(name: str, folder: Path) -> None:
 
 
 def _without_variables(event: AnyEvent) -> AnyEvent:
-    """Return the event without the variables of whoever records it."""
+    """Return the event without the variables of the machine that recorded it."""
     if not isinstance(event, SettingsChosen):
         return event
     nothing: dict[str, Any] = {"env_vars": {}, "inherited_env_vars": {}, "unrecorded_env_hash": ""}
