@@ -40,9 +40,9 @@ from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
 from polybench.results.document import report_of
-from polybench.runner.prepare import new_header
+from polybench.runner.prepare import new_header, new_log, open_session
+from polybench.runner.process_runs import ProcessRuns
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_in_turns
 from polybench.schema.documents import AnyDocument, kind_of, read_document
 from polybench.schema.encoding import encode
 from polybench.schema.measurements import LayersDocument, SweepDocument
@@ -183,11 +183,13 @@ def _unfinished() -> list[bytes]:
     store = Store(_FOLDER / "results")
     header = msgspec.structs.replace(new_header(), id=_ID)
     folders = dict.fromkeys(("XDG_CACHE_HOME", "XDG_DATA_HOME"), str(_FOLDER))
-    with mock.patch.dict(os.environ, folders), mock.patch.dict(synthetic.IMAGES, train=200, test=100):
-        running = run_in_turns(study, NullProgress(), store=store, header=header)
-        while next(running) < 1:
-            pass
-        running.close()
+    with (
+        mock.patch.dict(os.environ, folders),
+        mock.patch.dict(synthetic.IMAGES, train=200, test=100),
+        new_log(study, header, store) as log,
+        open_session(study, log, NullProgress(), store=store) as session,
+    ):
+        ProcessRuns(session).measure(0)
     return store.log_path(_ID).read_bytes().splitlines()
 
 

@@ -37,8 +37,8 @@ def write_studies(folder: Path, studies: int, configurations: int) -> int:
     """Write both folders, `many` and `large`; return the peak resident bytes of this process."""
     import msgspec
 
+    from polybench.run import run_study
     from polybench.runner.progress import NullProgress
-    from polybench.runner.study import run_study
     from polybench.schema.options import Study
     from polybench.schema.result import StepTimes
     from polybench.schema.study import to_json

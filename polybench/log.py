@@ -426,6 +426,11 @@ class Log:
             log._is_held = True
             yield log
 
+    @property
+    def is_resumed(self) -> bool:
+        """True if it was opened to append to it, and nothing is written yet."""
+        return self._is_held
+
     def release(self) -> None:
         """Write what was added since the log was opened, and from now on every event at once."""
         self._is_held = False

@@ -41,6 +41,8 @@ from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
 from polybench.engines.fake.engine import FakeEngine
 from polybench.engines.job import EngineInfo, GcStats, Job
+from polybench.experiments import layers, sweep
+from polybench.experiments.sweep import run_sweep
 from polybench.log import Header
 from polybench.machine import interference, load
 from polybench.machine.load import IdleWait, MachineCounters
@@ -52,11 +54,10 @@ from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
 from polybench.results.run_state import ConfigurationRun
 from polybench.results.sweep import MeasuredPoint
-from polybench.runner import layers, prepare, process_runs, progress, state, sweep, training, workers
+from polybench.run import run_study
+from polybench.runner import prepare, process_runs, progress, session, training, workers
 from polybench.runner.checkpoint import SweepSpec
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
-from polybench.runner.sweep import run_sweep
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
 from polybench.schema.result import Startup
@@ -207,7 +208,7 @@ class Machine:
             (interference, "cpu_seconds", own.cpu_seconds),
             (interference, "kernel_counts", own.kernel_counts),
             (interference, "seconds_per_fault", lambda: 0.0),
-            (state, "IdleWait", idle_wait),
+            (session, "IdleWait", idle_wait),
             (shared_files, "write", _shared_files),
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
             (sweep, "new_header", _header),

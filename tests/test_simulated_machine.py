@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from polybench.experiments.layers import run_layers
 from polybench.machine import host, interference
 from polybench.planning.schedule import STOPPING_CHECKS
 from polybench.protocol.calls import BlockMeasured
 from polybench.render import render
-from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Result
 from polybench.stats.statistics import margin_of_error, ratio

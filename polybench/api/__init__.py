@@ -22,18 +22,18 @@ from polybench.api.results import (
 from polybench.api.saved import diff, explain, history, load, load_overhead, load_sweep, merge, report
 from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
+from polybench.experiments.layers import run_layers
+from polybench.experiments.peak import run_peak
+from polybench.experiments.sweep import run_sweep
 from polybench.importer import import_model
 from polybench.machine.host import usable_threads
 from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
 from polybench.results.sweep import build_overhead_document as summarize_overhead
 from polybench.results.sweep import build_sweep_document as summarize_sweep
+from polybench.run import run_study
 from polybench.runner.checkpoint import ClusterRun, SweepSpec
-from polybench.runner.layers import run_layers
-from polybench.runner.peak import run_peak
 from polybench.runner.prepare import new_header
-from polybench.runner.study import run_study
-from polybench.runner.sweep import run_sweep
 from polybench.schema.options import SINGLE_MACHINE, CheckScope
 from polybench.trace.recorder import record
 

@@ -23,7 +23,7 @@ from polybench.schema.options import Study
 
 def show_allocation_sites(study: Study, options: OutputOptions, format: str, top: int) -> NoReturn:
     """Profile the allocations of a step, print the first `top` sites of each configuration, and exit."""
-    from polybench.runner.allocations import find_allocation_sites
+    from polybench.experiments.allocation_sites import find_allocation_sites
 
     check_writable(options.output)
     with interrupts.defer_signals():

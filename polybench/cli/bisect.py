@@ -39,7 +39,7 @@ def bisect(
 
     Example: polybench bisect 2.12.0 2.13.0 --package torch --engines torch
     """
-    from polybench.runner.bisect import run_bisect
+    from polybench.experiments.bisect import run_bisect
     from polybench.storage.store import Store, results_folder
 
     source, study = make_source(study, package, checkout)

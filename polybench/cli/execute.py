@@ -43,8 +43,8 @@ def execute(
     recheck: bool = False,
 ) -> NoReturn:
     """Measure a study, or only check its parity, and print it; raise typer.Exit with the exit code."""
+    from polybench.run import run_study
     from polybench.runner.prepare import new_header
-    from polybench.runner.study import run_study
 
     measure = partial(
         run_study,
@@ -60,7 +60,7 @@ def resume_study_by_id(
     id: str, options: OutputOptions, *, strict: bool = False, requested: Study | None = None
 ) -> NoReturn:
     """Resume the study with this ID, and print it like `execute`."""
-    from polybench.runner.study import resume_study
+    from polybench.run import resume_study
 
     run_and_render(partial(resume_study, id, strict=strict, anonymous=options.anonymous), options, requested)
 

@@ -86,7 +86,7 @@ def explain_study(
     layers_study = _layers_to_measure(document, saved, requested)
     code = 0
     if layers_study is not None:
-        from polybench.runner.layers import run_layers
+        from polybench.experiments.layers import run_layers
         from polybench.runner.prepare import new_header
         from polybench.storage.anonymize import is_anonymized
 

@@ -125,8 +125,8 @@ def layers(
 
     Example: polybench layers --engines torch,tf --sort slowdown
     """
+    from polybench.experiments.layers import run_layers
     from polybench.render.layers import ORDERS
-    from polybench.runner.layers import run_layers
     from polybench.runner.prepare import new_header
     from polybench.storage.store import Store, results_folder
 

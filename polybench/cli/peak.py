@@ -46,7 +46,7 @@ def peak(
 
     Example: polybench peak --engines torch,tf --threads 2
     """
-    from polybench.runner.peak import run_peak
+    from polybench.experiments.peak import run_peak
 
     check_writable(options.output)
     with interrupts.defer_signals():

@@ -110,7 +110,7 @@ def _reject_single_study_options(options: OutputOptions, on: str | None, **more:
 def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str | None, options: OutputOptions) -> str:
     """Return the ID of the newest interrupted run with the same settings, which this machine can resume."""
     from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint, select_sweep
-    from polybench.runner.resume import open_unfinished
+    from polybench.runner.resume import unfinished_log
     from polybench.storage.store import Store, results_folder
 
     if on is not None:
@@ -121,7 +121,7 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
         CheckpointStore(store.folder).read_unchanged(id, SweepCheckpoint)
     else:
         id = find_checkpoint(spec.study, options)
-        with open_unfinished(id, store):
+        with unfinished_log(id, store):
             pass  # as far as that is known before an engine starts
     return id
 

@@ -38,8 +38,8 @@ from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
+    from polybench.experiments.sweep import SweepOutcome
     from polybench.runner.checkpoint import SweepSpec
-    from polybench.runner.sweep import SweepOutcome
 
 AXES = ("batch_size", "threads", "loader_workers")
 """Options of `compare` that accept a list here."""
@@ -124,8 +124,8 @@ def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
 
 def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool = False) -> NoReturn:
     """Measure every point, or the rest of an interrupted run of the same sweep; print and exit."""
+    from polybench.experiments.sweep import run_sweep
     from polybench.runner.checkpoint import SweepCheckpoint, select_sweep
-    from polybench.runner.sweep import run_sweep
 
     if not resume:
         spec = spec._replace(study_file=options.name(spec.study_file))
@@ -136,7 +136,7 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
 
 def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:
     """Measure the rest of the sweep with this ID; print and exit."""
-    from polybench.runner.sweep import resume_sweep
+    from polybench.experiments.sweep import resume_sweep
 
     _execute(partial(resume_sweep, id, anonymous=options.anonymous), options)
 

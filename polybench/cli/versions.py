@@ -153,8 +153,8 @@ def measure_pair(
     pair: Study, options: OutputOptions, store: Store | None, metadata: StudyFileMetadata
 ) -> tuple[StudyDocument, str]:
     """Measure the study of two versions with progress; return it and its text in the format of the options."""
+    from polybench.run import run_study
     from polybench.runner.prepare import new_header
-    from polybench.runner.study import run_study
 
     columns = parse_columns(options.columns)
     header = new_header(own_arguments(), metadata)

@@ -40,10 +40,10 @@ from polybench.errors import BadInput, PolybenchError
 from polybench.log import Failed, Log, StudyEnded
 from polybench.machine import host, interrupts
 from polybench.protocol.interpreter import OWN_INTERPRETER
+from polybench.run import resume_study, run_study
 from polybench.runner.doctor import diagnose
 from polybench.runner.progress import ConfigurationProgress, NullProgress
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import resume_study, run_study
 from polybench.storage.store import Store
 
 Send = Callable[[Message], None]

@@ -20,64 +20,60 @@ from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import CachedParity, ConfigurationRun
-from polybench.runner.state import StudyState
+from polybench.runner.session import Session
 from polybench.runner.workers import load_request, record_failure, start_reference, start_workers
-from polybench.schema.options import Configuration
+from polybench.schema.options import CheckScope, Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 
 NOTHING_TO_CHECK = ParityCheck("skipped", "this engine is simulated: no computation to check")
 
 
-def reuse_cached_checks(state: StudyState) -> None:
+def check_parity(session: Session, scope: CheckScope = "new", *, strict: bool = False) -> None:
+    """Load and check one of each unchecked configuration; its duplicates get the same result.
+
+    Nothing is started if the study has no parity check, or if all checks are cached. The first process run then
+    finds out which engines are available. With `strict`, engines with a cached check are loaded as well, and
+    RequiredEngineMissing is raised if one is unavailable. If the check is "only", it is the purpose of the study:
+    configurations fail if the reference fails.
+    """
+    if scope == "new":
+        _reuse_cached_checks(session)
+    if session.plan.study.parity or strict:
+        session.report_progress()
+        unchecked = [run for run in session.active_runs if run.parity == UNCHECKED]
+        duplicates = _duplicates([run for run in unchecked if strict or run.cached_check is None])
+        for group in session.group_by_memory([first for first, *_ in duplicates]):
+            with session.phase_timer.phase("parity"):
+                _GroupCheck(session, required=scope == "only").run(group)
+        for first, *others in duplicates:
+            for run in others:
+                run.copy_check(first)
+    if strict:
+        _require_available(session.runs)
+    session.check_log()  # only then, since a study that is refused sends nothing
+
+
+def _reuse_cached_checks(session: Session) -> None:
     """Give unchecked configurations the result of an earlier study, to be confirmed by a worker."""
-    if not state.plan.study.parity:
+    if not session.plan.study.parity:
         return
     cache = _open_cache()
-    for duplicates in _duplicates([run for run in state.active_runs if _needs_check(state, run)]):
-        cached = cache.find(_cache_key(cache, state, duplicates[0]))
+    for duplicates in _duplicates([run for run in session.active_runs if _needs_check(session, run)]):
+        cached = cache.find(_cache_key(cache, session, duplicates[0]))
         if cached is not None:
             for run in duplicates:
                 run.cached_check = CachedParity(cached.worker_info, cached.parity, cached.later_code)
 
 
-def check_parity(state: StudyState, *, strict: bool = False, required: bool = False) -> None:
-    """Load and check one of each unchecked configuration; its duplicates get the same result.
-
-    Nothing is started if the study has no parity check, or if all checks are cached. The first process run then
-    finds out which engines are available. With `strict`, engines with a cached check are loaded as well, and
-    RequiredEngineMissing is raised if one is unavailable. With `required`, the check is the purpose of the study:
-    configurations fail if the reference fails.
-    """
-    is_due = state.plan.study.parity or strict
-    if is_due:
-        state.report_progress()
-        _check_unchecked(state, strict, required)
-    if strict:
-        _require_available(state.runs)
-    if is_due:
-        state.save()  # only then, since a study that is refused sends nothing
-
-
-def check_other_code(state: StudyState, runs: Sequence[ConfigurationRun]) -> None:
+def check_other_code(session: Session, runs: Sequence[ConfigurationRun]) -> None:
     """Check those of these runs whose cached check was made with other code, and equal configurations with them."""
     changed = [_without_repeat(run) for run in runs if run.is_active and run.is_unchecked]
-    if not changed or not state.plan.study.parity:
+    if not changed or not session.plan.study.parity:
         return
-    for run in state.active_runs:
+    for run in session.active_runs:
         if _without_repeat(run) in changed:
             run.cached_check = None
-    check_parity(state)
-
-
-def _check_unchecked(state: StudyState, strict: bool, required: bool) -> None:
-    unchecked = [run for run in state.active_runs if run.parity == UNCHECKED and (strict or run.cached_check is None)]
-    duplicates = _duplicates(unchecked)
-    for group in state.group_by_memory([first for first, *_ in duplicates]):
-        with state.phase_timer.phase("parity"):
-            _GroupCheck(state, required).run(group)
-    for first, *others in duplicates:
-        for run in others:
-            run.copy_check(first)
+    check_parity(session, "all")
 
 
 def _require_available(runs: Sequence[ConfigurationRun]) -> None:
@@ -100,13 +96,13 @@ def _without_repeat(run: ConfigurationRun) -> Configuration:
     return msgspec.structs.replace(run.configuration, repeat=1)
 
 
-def _needs_check(state: StudyState, run: ConfigurationRun) -> bool:
-    return state.plan.study.parity and engine_spec(run.configuration).computes and run.is_unchecked
+def _needs_check(session: Session, run: ConfigurationRun) -> bool:
+    return session.plan.study.parity and engine_spec(run.configuration).computes and run.is_unchecked
 
 
-def _check_request(state: StudyState, run: ConfigurationRun) -> CheckRequest:
-    study, files = state.plan.study, state.files
-    job = state.plan.job(run.configuration)
+def _check_request(session: Session, run: ConfigurationRun) -> CheckRequest:
+    study, files = session.plan.study, session.files
+    job = session.plan.job(run.configuration)
     return CheckRequest(job, files.weights, files.parity, study.parity_steps, study.timeout, files.parity_stream)
 
 
@@ -114,8 +110,8 @@ def _open_cache() -> CheckCache:
     return CheckCache(platformdirs.user_cache_path("polybench") / "parity")
 
 
-def _cache_key(cache: CheckCache, state: StudyState, run: ConfigurationRun) -> str:
-    this_host = state.host
+def _cache_key(cache: CheckCache, session: Session, run: ConfigurationRun) -> str:
+    this_host = session.host
     machine = (this_host.hostname, this_host.cpu, host.cpu_features())
     context = CheckContext(
         factory=engine_spec(run.configuration).factory,
@@ -123,24 +119,24 @@ def _cache_key(cache: CheckCache, state: StudyState, run: ConfigurationRun) -> s
         python=(run.interpreter.executable, run.interpreter.version),
         machine=machine if run.configuration.device == "cpu" else (*machine, *this_host.gpus),
     )
-    return cache.key(_check_request(state, run), context)
+    return cache.key(_check_request(session, run), context)
 
 
 class _GroupCheck:
     """Parity check of a group of configurations: their workers start in parallel and are checked in turn."""
 
-    def __init__(self, state: StudyState, required: bool) -> None:
-        self._state, self._study, self._required = state, state.plan.study, required
+    def __init__(self, session: Session, *, required: bool) -> None:
+        self._session, self._study, self._required = session, session.plan.study, required
         self._cache = _open_cache()
         self._checker: ParityChecker | None = None
 
     def run(self, group: Sequence[ConfigurationRun]) -> None:
         """Check the group; a configuration that fails or is unavailable records the reason."""
-        self._state.progress.on_stage(f"starting {', '.join(run.configuration.name for run in group)}")
-        with start_workers(group, self._state.logs, "parity") as workers, contextlib.ExitStack() as stack:
+        self._session.progress.on_stage(f"starting {', '.join(run.configuration.name for run in group)}")
+        with start_workers(group, self._session.logs, "parity") as workers, contextlib.ExitStack() as stack:
             for run, worker in workers.values():
                 worker.send(load_request(run))
-            if any(_needs_check(self._state, run) for run in group):
+            if any(_needs_check(self._session, run) for run in group):
                 with contextlib.suppress(ReferenceFailed):  # retried for each configuration
                     self._checker = self._start_checker(stack)
             for name, (run, worker) in list(workers.items()):
@@ -149,7 +145,7 @@ class _GroupCheck:
                         self._check(run, worker, stack)
                 except ReferenceFailed as error:
                     self._record_reference_failure(run, error)
-                self._state.report_progress()
+                self._session.report_progress()
 
     def _record_reference_failure(self, run: ConfigurationRun, error: ReferenceFailed) -> None:
         """Skip the check of a configuration, or fail it if required; the next one gets a new reference."""
@@ -157,27 +153,27 @@ class _GroupCheck:
         run.record_parity(ParityCheck("skipped", f"the reference {error}"))
         if self._required:
             run.mark_failed(ConfigurationFailed(f"not checked: the reference {error}"))
-        self._state.warn(f"{run.configuration.name} is not checked: the reference failed: {error}", names=True)
+        self._session.warn(f"{run.configuration.name} is not checked: the reference failed: {error}", names=True)
 
     def _start_checker(self, stack: contextlib.ExitStack) -> ParityChecker:
         try:
-            reference = start_reference(self._state.logs, self._study.timeout, self._state.plan.cpus)
+            reference = start_reference(self._session.logs, self._study.timeout, self._session.plan.cpus)
         except ConfigurationFailed as error:
             raise ReferenceFailed(str(error)) from error
         worker = stack.enter_context(reference)
-        return ParityChecker(worker, self._state.scratch, platformdirs.user_cache_path("polybench") / "reference")
+        return ParityChecker(worker, self._session.scratch, platformdirs.user_cache_path("polybench") / "reference")
 
     def _check(self, run: ConfigurationRun, worker: WorkerProcess, stack: contextlib.ExitStack) -> None:
         loaded = worker.receive(load_request(run), self._study.timeout)
         run.record_loaded(loaded)
-        if not _needs_check(self._state, run):
+        if not _needs_check(self._session, run):
             self._build_only(run, worker)
             return
         checker = self._checker = self._checker or self._start_checker(stack)
-        self._state.progress.on_stage(f"checking {run.configuration.name} against the float64 reference")
-        key = _cache_key(self._cache, self._state, run)
+        self._session.progress.on_stage(f"checking {run.configuration.name} against the float64 reference")
+        key = _cache_key(self._cache, self._session, run)
         self._cache.delete(key)  # the new check may fail or be interrupted
-        parity = checker.check(worker, _check_request(self._state, run))
+        parity = checker.check(worker, _check_request(self._session, run))
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         parity = msgspec.structs.replace(parity, checked_at=now)
         all_code = worker.request(calls.list_code(), self._study.timeout)
@@ -187,7 +183,7 @@ class _GroupCheck:
 
     def _build_only(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build the job, to find out whether the device is available."""
-        files, job = self._state.files, self._state.plan.job(run.configuration)
+        files, job = self._session.files, self._session.plan.job(run.configuration)
         worker.request(
             calls.prepare(job, str(files.weights), files.parity, pipeline=files.parity_stream), self._study.timeout
         )

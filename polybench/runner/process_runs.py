@@ -25,15 +25,16 @@ from polybench.log import (
 )
 from polybench.machine.interference import BlockMeter, severity
 from polybench.machine.load import RoundMeter
+from polybench.machine.meters.observer import BlockUsage
 from polybench.planning import schedule
 from polybench.planning.schedule import CALIBRATION_STEPS, RoundBudget, TimingBlocks
 from polybench.protocol import calls
-from polybench.protocol.calls import BlockMeasured, Prepared, Request
+from polybench.protocol.calls import Prepared
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.allocations import count_after_timing, count_native_allocations
 from polybench.runner.parity import check_other_code
-from polybench.runner.state import StudyState
+from polybench.runner.session import Session
 from polybench.runner.workers import Workers, load_request, record_failure, request_all, start_worker
 from polybench.schema.resources import BlockCounters
 from polybench.stats.statistics import margin_of_error, ratio
@@ -53,7 +54,7 @@ class Operation:
     relative_cost = 1.0
     reports_startup = False
 
-    def start(self, state: StudyState) -> None:
+    def start(self, session: Session) -> None:
         """Prepare what all workers share, before the first of them starts."""
 
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
@@ -71,9 +72,9 @@ class WholeSteps(Operation):
 
     reports_startup = True
 
-    def start(self, state: StudyState) -> None:
+    def start(self, session: Session) -> None:
         """Start without knowing any worker."""
-        self._state = state
+        self._session = session
         self._gpu_workers: dict[str, int] = {}
 
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
@@ -87,42 +88,43 @@ class WholeSteps(Operation):
         The kernel's counters, not the measured times, decide whether to re-measure and which measurement
         counts: the one with the least interference.
         """
-        delay = self._state.plan.study.injected_delays.get(run.configuration.name, 0.0)
-        request = calls.measure_block(steps, delay)
-        number = len(run.blocks[-1])
-        best = self._measure_once(run, worker, request, number, 0)
-        reruns = 0
-        while best.affected:
-            self._state.idle_wait.after_interference()
-            if reruns == _MAX_RERUNS or best.wall_seconds > budget.spare_seconds:
-                break
-            reruns += 1
-            rerun = self._measure_once(run, worker, request, number, reruns)
-            budget.spare_seconds -= rerun.wall_seconds
-            best = min(best, rerun, key=severity)
-
-    def _measure_once(
-        self, run: ConfigurationRun, worker: WorkerProcess, request: Request[BlockMeasured], number: int, attempt: int
-    ) -> BlockCounters:
-        """Measure and record an attempt at the block of round `number`; return the kernel's counters."""
-        observer, device = self._state.observer, run.configuration.device
-        watch = observer.watch_block(worker.pid, device, self._gpu_workers.values()) if observer else None
-        with watch or contextlib.nullcontext() as usage:
-            meter = BlockMeter(worker.pid)
-            measured = worker.request(request, self._state.plan.study.timeout)
-            counters = meter.stop()
-        run.record(
-            BlockTimed(
-                configuration=run.configuration.name,
-                process=len(run.blocks) - 1,
-                round=number,
-                attempt=attempt,
-                counters=counters,
-                usage=usage,
-                **msgspec.structs.asdict(measured),
+        study, idle_wait = self._session.plan.study, self._session.idle_wait
+        request = calls.measure_block(steps, study.injected_delays.get(run.configuration.name, 0.0))
+        process, number = len(run.blocks) - 1, len(run.blocks[-1])
+        attempts: list[BlockCounters] = []
+        while len(attempts) <= _MAX_RERUNS:
+            with self._watch(run, worker) as usage:
+                meter = BlockMeter(worker.pid)
+                measured = worker.request(request, study.timeout)
+                attempts.append(meter.stop())
+            run.record(
+                BlockTimed(
+                    configuration=run.configuration.name,
+                    process=process,
+                    round=number,
+                    attempt=len(attempts) - 1,
+                    counters=attempts[-1],
+                    usage=usage,
+                    **msgspec.structs.asdict(measured),
+                )
             )
-        )
-        return counters
+            if len(attempts) > 1:
+                budget.spare_seconds -= attempts[-1].wall_seconds
+            best = min(attempts, key=severity)
+            if not best.affected:
+                return
+            idle_wait.after_interference()
+            if best.wall_seconds > budget.spare_seconds:
+                return
+
+    def _watch(
+        self, run: ConfigurationRun, worker: WorkerProcess
+    ) -> contextlib.AbstractContextManager[BlockUsage | None]:
+        """Observe a worker from outside during an attempt at a block, unless only times are measured."""
+        observer = self._session.observer
+        if observer is None:
+            return contextlib.nullcontext()
+        return observer.watch_block(worker.pid, run.configuration.device, self._gpu_workers.values())
 
 
 class _Group(NamedTuple):
@@ -140,85 +142,89 @@ class ProcessRuns:
     a factor of a hundred.
     """
 
-    def __init__(self, state: StudyState, operations: Sequence[Operation]) -> None:
-        self._state, self._operations = state, operations
-        self._study = state.plan.study
-        self._groups: list[_Group] = []
-
-    def measure(self) -> Iterator[int]:
-        """Measure all process runs that are not completed; yield after each how many are.
-
-        A configuration that fails records the reason. No worker is running between two process runs.
-        """
-        state = self._state
-        groups = self._groups = self._make_groups()  # before workers use memory
+    def __init__(self, session: Session, operations: Sequence[Operation] = ()) -> None:
+        """Prepare what all process runs share; `operations` are by default whole steps."""
+        self._session, self._operations = session, operations or [WholeSteps()]
+        self._study = session.plan.study
+        self._groups = self._make_groups()  # before workers use memory
         for operation in self._operations:
-            operation.start(state)
-        if len(groups) > 1:
-            state.warn(f"memory cannot hold all workers at once: measuring {len(groups)} groups, one after the other")
-        for number in range(state.measured.process_runs, self._study.processes):
-            if not state.active_runs:
-                return
-            state.phase_timer.start_process_run(number)
-            state.record(ProcessStarted(process=number))
-            is_last = number + 1 == self._study.processes
-            for index, group in enumerate(groups):
-                with contextlib.ExitStack() as stack:
-                    active = [run for run in state.active_runs if run.configuration.name in group.configurations]
-                    workers = self._measure_group(stack, active, group.round_budget, number) if active else {}
-                    if index + 1 == len(groups):  # a study that is killed now has all times of this process run
-                        self._end_process_run(number)
-                    if is_last:
-                        count_native_allocations(state, workers.values())
-            state.save()
-            yield state.measured.process_runs
+            operation.start(session)
+        if len(self._groups) > 1:
+            session.warn(
+                f"memory cannot hold all workers at once: measuring {len(self._groups)} groups, one after the other"
+            )
+
+    def measure(self, number: int) -> None:
+        """Measure process run `number`: in each group fresh workers, a warm-up, rounds, and what follows all timing.
+
+        A configuration that fails records the reason. No worker is running before or after it.
+        """
+        session = self._session
+        session.phase_timer.start_process_run(number)
+        session.record(ProcessStarted(process=number))
+        for group in self._groups:
+            with self._workers(group, number) as workers:
+                with session.phase_timer.phase("rounds"):
+                    for done in self._rounds(workers, group, number):
+                        self._measure_round(workers, group.round_budget, number, done)
+                if number == 0 and (block := group.round_budget.block) is not None:
+                    with session.phase_timer.phase("allocation_count"):
+                        count_after_timing(session, workers.values(), block.steps)
+                if group is self._groups[-1]:  # a study that is killed now has all times of this process run
+                    self._end_process_run(number)
+                if number + 1 == self._study.processes:
+                    count_native_allocations(session, workers.values())
+        session.check_log()
 
     def _make_groups(self) -> list[_Group]:
         """Group the configurations; after its first process run, a study keeps its groups and their budgets."""
-        state, measured = self._state, self._state.measured
+        session, measured = self._session, self._session.measured
         if measured.process_runs:
             budgets = [msgspec.structs.replace(budget) for budget in measured.budgets]
             return [*map(_Group, measured.groups, budgets)]
-        active = state.active_runs
-        groups = [[run.configuration.name for run in group] for group in state.group_by_memory(active)]
+        active = session.active_runs
+        groups = [[run.configuration.name for run in group] for group in session.group_by_memory(active)]
         if groups != measured.groups:
-            state.record(GroupsChosen(groups=groups))
+            session.record(GroupsChosen(groups=groups))
         return [_Group(group, RoundBudget.of(self._study, len(group) / len(active))) for group in groups]
 
     def _end_process_run(self, number: int) -> None:
         budgets = [msgspec.structs.replace(group.round_budget) for group in self._groups]
-        self._state.record(ProcessEnded(process=number, budgets=budgets))
+        self._session.record(ProcessEnded(process=number, budgets=budgets))
 
-    def _measure_group(
-        self, stack: contextlib.ExitStack, group: Sequence[ConfigurationRun], budget: RoundBudget, number: int
-    ) -> Workers:
-        """Start, warm up, measure and count in a process run of a group; `stack` closes its workers."""
-        state, timer = self._state, self._state.phase_timer
-        with timer.phase("process_starts"):
-            workers = self._load(stack, group, number)
-        self._check_other_code(workers)
-        with timer.phase("process_starts"):
-            self._warm_up(workers, number)
-        budget.start_process_run()
-        state.idle_wait.wait_until_idle()
-        with timer.phase("rounds"):
-            block = self._calibrate(workers, budget)
-            if block is not None:
-                self._run_rounds(workers, group, budget, number, block)
-        if number == 0 and block is not None:
-            with timer.phase("allocation_count"):
-                count_after_timing(state, workers.values(), block.steps)
-        return workers
+    @contextlib.contextmanager
+    def _workers(self, group: _Group, number: int) -> Iterator[Workers]:
+        """Start and warm up a worker for each active configuration of a group, and wait for an idle machine.
+
+        Configurations that fail are left out.
+        """
+        session = self._session
+        runs = self._active_runs(group)
+        if not runs:
+            yield {}
+            return
+        with contextlib.ExitStack() as stack:
+            with session.phase_timer.phase("process_starts"):
+                workers = self._load(stack, runs, number)
+            self._check_other_code(workers)
+            with session.phase_timer.phase("process_starts"):
+                self._warm_up(workers, number)
+            group.round_budget.start_process_run()
+            session.idle_wait.wait_until_idle()
+            yield workers
+
+    def _active_runs(self, group: _Group) -> list[ConfigurationRun]:
+        return [run for run in self._session.active_runs if run.configuration.name in group.configurations]
 
     def _load(self, stack: contextlib.ExitStack, group: Sequence[ConfigurationRun], number: int) -> Workers:
         """Start the workers and load their engines; a cached check of other code then does not count."""
         names = ", ".join(run.configuration.name for run in group)
-        self._state.progress.on_stage(f"process {number + 1} of {self._study.processes}: starting {names}")
+        self._session.progress.on_stage(f"process {number + 1} of {self._study.processes}: starting {names}")
 
         workers: Workers = {}
         for part in self._starts(group, number):
             if len(part) == 1:
-                self._state.phase_timer.start_of(part[0].configuration.name)
+                self._session.phase_timer.start_of(part[0].configuration.name)
             started = {run.configuration.name: (run, stack.enter_context(self._start(run, number))) for run in part}
             request_all(started, load_request, ConfigurationRun.record_loaded, self._study.timeout)
             workers |= started
@@ -226,7 +232,7 @@ class ProcessRuns:
 
     def _check_other_code(self, workers: Workers) -> None:
         """Check configurations now whose cached check was made with other code, beside the workers that wait."""
-        check_other_code(self._state, [run for run, _ in workers.values()])
+        check_other_code(self._session, [run for run, _ in workers.values()])
         for name, (run, worker) in list(workers.items()):
             if not run.is_active:
                 worker.kill()
@@ -242,7 +248,7 @@ class ProcessRuns:
     @contextlib.contextmanager
     def _start(self, run: ConfigurationRun, number: int) -> Iterator[WorkerProcess]:
         """Start a worker, and record how much GPU memory its end frees, whatever other processes use."""
-        with start_worker(run, self._state.logs, str(number), cold=self._is_cold(number)) as worker:
+        with start_worker(run, self._session.logs, str(number), cold=self._is_cold(number)) as worker:
             yield worker
             before = self._gpu_bytes(run)
         after = self._gpu_bytes(run)
@@ -250,13 +256,13 @@ class ProcessRuns:
             run.record(MemoryMeasured(configuration=run.configuration.name, gpu_bytes_freed=before - after))
 
     def _gpu_bytes(self, run: ConfigurationRun) -> int | None:
-        observer = self._state.observer
+        observer = self._session.observer
         return observer.used_gpu_bytes(run.configuration.device) if observer else None
 
     def _warm_up(self, workers: Workers, number: int) -> None:
         for part in self._starts([run for run, _ in workers.values()], number):
             preparing = {run.configuration.name: workers[run.configuration.name] for run in part}
-            request_all(preparing, self._state.prepare_request, partial(_record_startup, number), self._study.timeout)
+            request_all(preparing, self._session.prepare_request, partial(_record_startup, number), self._study.timeout)
             for failed in {run.configuration.name for run in part} - preparing.keys():
                 del workers[failed]
         for name, (run, worker) in list(workers.items()):
@@ -264,52 +270,55 @@ class ProcessRuns:
                 for operation in self._operations:
                     operation.build(run, worker)
 
-    def _calibrate(self, workers: Workers, budget: RoundBudget) -> TimingBlocks | None:
-        """Run one block per configuration, to warm it up and to choose the blocks; None if all have failed."""
-        steps_in_epoch, seconds = self._state.files.steps_in_epoch, []
-        request = calls.measure_block(min(CALIBRATION_STEPS, steps_in_epoch))
-        cost = sum(operation.relative_cost for operation in self._operations)
-        for name, (_, worker) in list(workers.items()):
-            self._state.phase_timer.block_of(name, "warming up")
-            with record_failure(workers, name):
-                seconds.append(cost * min(worker.request(request, self._study.timeout).step_seconds))
-        return budget.calibrate(seconds, steps_in_epoch) if seconds else None
-
-    def _run_rounds(
-        self, workers: Workers, group: Sequence[ConfigurationRun], budget: RoundBudget, number: int, block: TimingBlocks
-    ) -> None:
-        done = 0
-        while workers and budget.has_another_round(done):
-            label = f"process {number + 1} of {self._study.processes}"
-            self._state.progress.on_stage(f"{label}: round {done + 1} of {block.rounds}")
-            self._state.phase_timer.start_round(done, block.rounds)
-            self._run_round(workers, budget, number, done, block.steps)
-            self._state.report_progress()
+    def _rounds(self, workers: Workers, group: _Group, number: int) -> Iterator[int]:
+        """Yield the number of each round of a process run, from 0, as long as the budget has another one."""
+        session, budget = self._session, group.round_budget
+        block, done = self._calibrate(workers, budget), 0
+        while block is not None and workers and budget.has_another_round(done):
+            session.progress.on_stage(
+                f"process {number + 1} of {self._study.processes}: round {done + 1} of {block.rounds}"
+            )
+            session.phase_timer.start_round(done, block.rounds)
+            yield done
+            session.report_progress()
             done += 1
             if number == 0 and budget.is_adaptive and self._has_enough_rounds(group, done):
                 budget.stop_after(done)
 
-    def _run_round(self, workers: Workers, budget: RoundBudget, number: int, done: int, steps: int) -> None:
-        meter, idle_wait = RoundMeter(), self._state.idle_wait
+    def _calibrate(self, workers: Workers, budget: RoundBudget) -> TimingBlocks | None:
+        """Run one block per configuration, to warm it up and to choose the blocks; None if all have failed."""
+        steps_in_epoch, seconds = self._session.files.steps_in_epoch, []
+        request = calls.measure_block(min(CALIBRATION_STEPS, steps_in_epoch))
+        cost = sum(operation.relative_cost for operation in self._operations)
+        for name, (_, worker) in list(workers.items()):
+            self._session.phase_timer.block_of(name, "warming up")
+            with record_failure(workers, name):
+                seconds.append(cost * min(worker.request(request, self._study.timeout).step_seconds))
+        return budget.calibrate(seconds, steps_in_epoch) if seconds else None
+
+    def _measure_round(self, workers: Workers, budget: RoundBudget, number: int, done: int) -> None:
+        """Measure every operation in each worker, in random order."""
+        assert budget.block is not None
+        meter, idle_wait = RoundMeter(), self._session.idle_wait
         start, waited_before = time.monotonic(), idle_wait.measured_seconds
         spare = budget.start_round(done)
         for name in schedule.order_of_round(list(workers), self._study.seed, number, done):
             run, worker = workers[name]
-            self._state.phase_timer.block_of(name, "measuring")
+            self._session.phase_timer.block_of(name, "measuring")
             with record_failure(workers, name):
                 for operation in self._operations:
-                    operation.measure(run, worker, budget, steps)
+                    operation.measure(run, worker, budget, budget.block.steps)
         programs = [program.name for program in idle_wait.busiest_programs]
         waited_seconds = idle_wait.waited_seconds
         load = meter.stop(number, done)
-        self._state.record(RoundMeasured(load=load, idle_wait_seconds=waited_seconds, busiest_programs=programs))
+        self._session.record(RoundMeasured(load=load, idle_wait_seconds=waited_seconds, busiest_programs=programs))
         for operation in self._operations:
             operation.end_round()
         rerun_seconds = spare - budget.spare_seconds
         waited = idle_wait.measured_seconds - waited_before
         budget.spend(time.monotonic() - start - rerun_seconds - waited, rerun_seconds)
 
-    def _has_enough_rounds(self, group: Sequence[ConfigurationRun], done: int) -> bool:
+    def _has_enough_rounds(self, group: _Group, done: int) -> bool:
         """Return whether more rounds per process would hardly narrow the final interval.
 
         Only the first process run decides, after the round numbers in `schedule.STOPPING_CHECKS`. Half the margin is
@@ -317,7 +326,7 @@ class ProcessRuns:
         """
         if done not in schedule.STOPPING_CHECKS:
             return False
-        step_times = [run.step_times for run in group if run.is_active]
+        step_times = [run.step_times for run in self._active_runs(group)]
         margins = [margin_of_error(ratio(step_times[0], other)) for other in step_times[1:]]
         return all(margin <= self._study.margin / 2 for margin in margins)
 

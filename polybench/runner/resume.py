@@ -27,7 +27,7 @@ from polybench.planning.study_file import parse
 from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
 from polybench.results.document import collect_versions, report_of
 from polybench.results.run_state import ConfigurationRun, StudyRun
-from polybench.runner.state import StudyState
+from polybench.runner.session import Session
 from polybench.runner.workers import list_changes, version_changes
 from polybench.schema.metadata import Host, ToolVersion
 from polybench.schema.options import Study
@@ -65,12 +65,16 @@ def _has_ended(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def open_unfinished(id: str, store: Store) -> Iterator[tuple[Log, Study]]:
-    """Open the log of a study to append to it, and read the study.
+def unfinished_log(id: str, store: Store, *, anonymous: bool = False) -> Iterator[tuple[Log, Study]]:
+    """Open the log of a study to append to it, and read the study; nothing is written before `Session.resume`.
+
+    A process run without its end is measured again, because no engine can continue the timing block of another
+    process. A study stays anonymous, or not, as it has started.
 
     Raises:
         BadInput: it has finished, another process measures it, the log is damaged, or it is that of another machine.
     """
+    store.ensure_writable()
     path = store.log_path(id)
     with contextlib.ExitStack() as stack:
         try:
@@ -78,6 +82,7 @@ def open_unfinished(id: str, store: Store) -> Iterator[tuple[Log, Study]]:
             study = _unfinished_study(log, id)
         except DamagedLog as error:
             raise with_remedy(error, path) from error
+        refuse_to_anonymize(log.header, anonymous=anonymous)
         yield log, study
 
 
@@ -162,34 +167,34 @@ def polybench_changes(before: ToolVersion) -> list[str]:
     return list_changes(old, new)
 
 
-def refuse_changes(state: StudyState) -> None:
+def refuse_changes(session: Session) -> None:
     """Refuse to go on with other settings, variables, versions or code than those in the log.
 
     Raises:
         ChangedSince: it lists them.
     """
-    if state.measured.settings is None:
+    if session.measured.settings is None:
         return
-    header, folder = state.log.header, state.log.path.parent if state.log.path else Path()
-    refuse(header.id, header.argv, _setting_changes(state), folder)
-    state.progress.on_stage("checking that engine versions are unchanged")
-    runs = list(zip(state.runs, state.own_runs, strict=True))
+    header, folder = session.log.header, session.log.path.parent if session.log.path else Path()
+    refuse(header.id, header.argv, _setting_changes(session), folder)
+    session.progress.on_stage("checking that engine versions are unchanged")
+    runs = list(zip(session.runs, session.own_runs, strict=True))
     versions = [
         (collect_versions(saved), own) for saved, own in runs if saved.is_active and saved.engine_info is not None
     ]
-    changes = version_changes(versions, state.plan.study.timeout, ("build",)) or _code_changes(state.log, runs)
+    changes = version_changes(versions, session.plan.study.timeout, ("build",)) or _code_changes(session.log, runs)
     refuse(header.id, header.argv, changes, folder)
 
 
-def _setting_changes(state: StudyState) -> list[str]:
+def _setting_changes(session: Session) -> list[str]:
     """Describe changes of the settings and of the workers' environment variables."""
-    before, now = state.measured.settings, anonymous_event(state.log.header, state.settings)
+    before, now = session.measured.settings, anonymous_event(session.log.header, session.settings)
     assert before is not None
     assert isinstance(now, SettingsChosen)
     changes = list_changes(msgspec.structs.asdict(before.settings), msgspec.structs.asdict(now.settings))
-    if [run.configuration for run in state.runs] != [own.configuration for own in state.own_runs]:
-        raise DamagedLog(f"cannot read {state.log.path}: its configurations are not those of its study")
-    for saved, own, planned in zip(state.runs, state.own_runs, now.configurations, strict=True):
+    if [run.configuration for run in session.runs] != [own.configuration for own in session.own_runs]:
+        raise DamagedLog(f"cannot read {session.log.path}: its configurations are not those of its study")
+    for saved, own, planned in zip(session.runs, session.own_runs, now.configurations, strict=True):
         if saved.is_active and not own.is_active:
             changes.append(f"{own.configuration.name} is unavailable: {own.reason}")
         else:

@@ -1,7 +1,7 @@
 """Whole trainings from initial weights, one worker at a time, evaluated after each epoch.
 
 Timing blocks always repeat the same steps of a training. A whole training continues epoch after epoch, once
-for each seed of the initial weights. After each epoch the worker saves the training state, so that another
+for each seed of the initial weights. After each epoch the worker saves the training session, so that another
 process can resume an interrupted study from there.
 """
 
@@ -18,7 +18,7 @@ from polybench.protocol.calls import Trained
 from polybench.protocol.process import WorkerProcess
 from polybench.results.document import is_complete
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner.state import StudyState
+from polybench.runner.session import Session
 from polybench.runner.workers import load_request, start_worker
 from polybench.schema import units
 from polybench.schema.options import does_train
@@ -30,33 +30,33 @@ EPOCH_SEGMENTS = 10
 Engines with call overhead have one segment."""
 
 
-def train(state: StudyState) -> None:
+def train(session: Session) -> None:
     """Run whole trainings, if the study has them: for each seed, all configurations in random order."""
-    study = state.plan.study
+    study = session.plan.study
     if not does_train(study):
         return
     for number in range(study.processes):
         seed = study.seed + number
-        weights = shared_files.seeded_weights(state.plan, seed, state.scratch)
-        for run in schedule.order_of_round(state.active_runs, study.seed, number, 0):
+        weights = shared_files.seeded_weights(session.plan, seed, session.scratch)
+        for run in schedule.order_of_round(session.active_runs, study.seed, number, 0):
             if any(training.seed == seed and is_complete(training, study) for training in run.trainings):
                 continue  # finished before the study was resumed
-            with state.phase_timer.phase("trainings"):
-                _TrainingRun(state, run, seed).run(weights)
-            state.save()
+            with session.phase_timer.phase("trainings"):
+                _TrainingRun(session, run, seed).run(weights)
+            session.check_log()
 
 
 class _TrainingRun:
     """Training of one configuration from the initial weights of one seed, in its own worker."""
 
-    def __init__(self, state: StudyState, run: ConfigurationRun, seed: int) -> None:
-        self._state, self._run, self._seed = state, run, seed
-        self._study, self._test = state.plan.study, state.files.test
+    def __init__(self, session: Session, run: ConfigurationRun, seed: int) -> None:
+        self._session, self._run, self._seed = session, run, seed
+        self._study, self._test = session.plan.study, session.files.test
         self._epochs: list[TrainedEpoch] = []
 
     def run(self, weights: Path) -> None:
         """Train from these weights all epochs, or until the target; record each finished epoch."""
-        with start_worker(self._run, self._state.logs, f"train{self._seed}") as worker:
+        with start_worker(self._run, self._session.logs, f"train{self._seed}") as worker:
             try:
                 self._train(weights, worker)
             except (ConfigurationFailed, EngineUnavailable) as error:
@@ -66,17 +66,17 @@ class _TrainingRun:
     def _train(self, weights: Path, worker: WorkerProcess) -> None:
         timeout = self._study.timeout
         worker.request(load_request(self._run), timeout)
-        prepared = worker.request(self._state.prepare_request(self._run), timeout)
+        prepared = worker.request(self._session.prepare_request(self._run), timeout)
         self._segments = 1 if prepared.has_call_overhead else EPOCH_SEGMENTS
         worker.request(calls.reset_training(str(weights)), timeout)
         self._restore(weights, worker)
         training = Training(self._seed, self._epochs)
         while not is_complete(training, self._study):
             number = len(self._epochs)
-            self._state.progress.on_stage(
+            self._session.progress.on_stage(
                 f"training {self._run.configuration.name}, seed {self._seed}, epoch {number + 1}"
             )
-            epoch = self._run_epoch(worker, number, self._state.files.steps_in_epoch)
+            epoch = self._run_epoch(worker, number, self._session.files.steps_in_epoch)
             self._epochs.append(epoch)
             name = self._run.configuration.name
             self._run.record(EpochTrained(configuration=name, seed=self._seed, number=number, epoch=epoch))
@@ -116,8 +116,8 @@ class _TrainingRun:
             error = worker.request(calls.save_training(str(file)), self._study.timeout)
             if error:
                 file.unlink(missing_ok=True)
-                self._state.warn(f"an interrupted training may have to restart: {error}", names=True)
-        self._state.save()
+                self._session.warn(f"an interrupted training may have to restart: {error}", names=True)
+        self._session.check_log()
 
     def _delete(self, epochs: int) -> None:
         """Delete the training state after this many epochs."""
@@ -126,8 +126,8 @@ class _TrainingRun:
 
     def _file(self, epochs: int) -> Path | None:
         """Return the file of the training state after this many epochs; None if the study is not saved."""
-        configuration = self._state.runs.index(self._run)
-        return self._state.state_file(f"training-{configuration}-{self._seed}-{epochs}.npz")
+        configuration = self._session.runs.index(self._run)
+        return self._session.state_file(f"training-{configuration}-{self._seed}-{epochs}.npz")
 
     def _run_epoch(self, worker: WorkerProcess, number: int, steps: int) -> TrainedEpoch:
         timeout = self._study.timeout

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
+from polybench.experiments import bisect
+from polybench.experiments.bisect import Interrupted, Unmeasurable, run_bisect, search
 from polybench.log import Header
 from polybench.render import render
-from polybench.runner import bisect
-from polybench.runner.bisect import Interrupted, Unmeasurable, run_bisect, search
 from polybench.runner.progress import NullProgress
 from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair

@@ -382,6 +382,6 @@ def test_options_of_layers_reach_their_measurement(
         received.append((strict, study.processes))
         raise BadInput("not measured")
 
-    monkeypatch.setattr("polybench.runner.layers.run_layers", run_layers)
+    monkeypatch.setattr("polybench.experiments.layers.run_layers", run_layers)
     assert refused("layers", "--engines", "fake", "--no-save", *options) == "not measured"
     assert received == [(strict, processes)]

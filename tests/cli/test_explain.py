@@ -110,7 +110,7 @@ def test_a_failure_in_the_layers_keeps_the_study(
     def run_layers(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("polybench.runner.layers.run_layers", run_layers)
+    monkeypatch.setattr("polybench.experiments.layers.run_layers", run_layers)
     document = study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01))
     explained = explain_study(document, None, NullProgress(), [])
     assert explained.code == code

@@ -10,7 +10,7 @@ import typer
 
 from polybench.cli.output import OutputOptions, exit_code, print_and_exit
 from polybench.errors import PolybenchError
-from polybench.runner.bisect import search
+from polybench.experiments.bisect import search
 from polybench.schema.analyses import BisectPair
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Result
@@ -131,5 +131,5 @@ def test_exit_codes_of_a_bisection(
 ) -> None:
     document = search(["a", "b"], [], lambda version: BisectPair(version=version, study="s", ratio=1.0))
     document = msgspec.structs.replace(document, version=version, interrupted=interrupted)
-    monkeypatch.setattr("polybench.runner.bisect.run_bisect", lambda *_, **__: document)
+    monkeypatch.setattr("polybench.experiments.bisect.run_bisect", lambda *_, **__: document)
     printed("bisect", "1", "2", "--package", "torch", "--engines", "torch", "--format", "json", code=code)

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from polybench.cluster.driver import ClusterResult, MachineResult
+from polybench.experiments.sweep import PointResult, SweepOutcome
 from polybench.log import Header
 from polybench.planning.grid import points
 from polybench.planning.study_file import REFERENCES
 from polybench.planning.suggested_commands import OWN_DATA
 from polybench.runner.checkpoint import ClusterRun, ResumableRun, SweepSpec
-from polybench.runner.sweep import PointResult, SweepOutcome
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store, results_folder
@@ -172,7 +172,7 @@ def test_options_of_the_checks_reach_the_study(
         received.append((cluster_run.strict, cluster_run.parity_check))
         return ClusterResult([MachineResult("local", document, None)], None, False)
 
-    monkeypatch.setattr("polybench.runner.study.run_study", run_study)
+    monkeypatch.setattr("polybench.run.run_study", run_study)
     monkeypatch.setattr("polybench.cluster.run.run_on_cluster", run_on_cluster)
     name, *where = command.split()
     given = (study,) if name == "run" else ("--engines", "fake")
@@ -191,7 +191,7 @@ def invented_sweep(spec: SweepSpec, *_: object, argv: Any = (), **__: object) ->
 
 
 def test_published_numbers_are_printed_below_a_sweep_on_request(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polybench.runner.sweep.run_sweep", invented_sweep)
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", invented_sweep)
     study.write_text(f"{STUDY}[sweep]\nbatch_size = [8, 16]\n")
     options = ("--no-save", "--quiet")
     assert "82.47 s" in printed("run", study, "--published", *options)
@@ -208,7 +208,7 @@ def test_quick_applies_after_the_other_options_and_another_seed_has_other_data(
         received.append((study.processes, study.seed, header.repeated_data_sha256))
         return document
 
-    monkeypatch.setattr("polybench.runner.study.run_study", run_study)
+    monkeypatch.setattr("polybench.run.run_study", run_study)
     Store(results_folder()).save(msgspec.structs.replace(document, study='engines = ["fake"]\n'))
     for options in ((), ("--processes", "3"), ("--processes", "3", "--quick"), ("--seed", "7")):
         printed("run", "last", *options, "--no-save", "--quiet")
@@ -224,7 +224,7 @@ def test_a_study_is_resumed_strictly_on_request(strict: bool, monkeypatch: pytes
         received.append((id, strict))
         return factories.study(factories.measured("fake/cpu", 0.01))
 
-    monkeypatch.setattr("polybench.runner.study.resume_study", resume_study)
+    monkeypatch.setattr("polybench.run.resume_study", resume_study)
     monkeypatch.setattr("polybench.runner.checkpoint.find_resumable", lambda name, store: ResumableRun(name))
     printed("resume", "20260101-a", "--quiet", *(["--strict"] if strict else []))
     assert received == [("20260101-a", strict)]

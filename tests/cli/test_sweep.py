@@ -16,9 +16,9 @@ from typer.testing import Result
 
 from polybench.data import synthetic
 from polybench.errors import BadInput
+from polybench.experiments.sweep import PointResult, SweepOutcome
 from polybench.planning.grid import points
 from polybench.runner.checkpoint import SweepSpec
-from polybench.runner.sweep import PointResult, SweepOutcome
 from polybench.schema.options import Study
 from polybench.schema.result import Status
 from polybench.storage.store import Store
@@ -260,7 +260,7 @@ def test_quick_applies_to_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
         specs.append(spec)
         raise BadInput("not measured")
 
-    monkeypatch.setattr("polybench.runner.sweep.run_sweep", run_sweep)
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
     for options in ((), ("--quick",)):
         assert refused("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", *options) == "not measured"
     assert [spec.study.processes for spec in specs] == [Study(engines=("fake",)).processes, 1]
@@ -279,5 +279,5 @@ def test_the_exit_code_is_the_most_severe_of_all_points(
         ]
         return SweepOutcome(spec, [], finished)
 
-    monkeypatch.setattr("polybench.runner.sweep.run_sweep", run_sweep)
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
     printed("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", "--quiet", code=code)

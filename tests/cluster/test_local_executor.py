@@ -35,6 +35,7 @@ from polybench.log import Header, read_log
 from polybench.log import encode_line as encode_event
 from polybench.protocol.interpreter import Interpreter
 from polybench.results.document import derive
+from polybench.run import run_study
 from polybench.runner.checkpoint import (
     CheckpointStore,
     ClusterCheckpoint,
@@ -47,7 +48,6 @@ from polybench.runner.checkpoint import (
 )
 from polybench.runner.prepare import new_header
 from polybench.runner.resume import unfinished_ids
-from polybench.runner.study import run_study
 from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store

@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import pytest
 
+from polybench.run import run_study
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from tests.engine_matrix import CHAINED, LENET_CELLS
 from tests.engines.conftest import result_or_skip

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import msgspec
 
 from polybench.data import synthetic
+from polybench.run import run_study
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
 from polybench.schema.metadata import PhaseSeconds
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument

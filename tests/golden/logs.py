@@ -13,8 +13,8 @@ import msgspec
 
 from polybench.log import AnyEvent, Header, SettingsChosen, encode_line, read_log
 from polybench.results.document import derive
+from polybench.run import resume_study, run_study
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import resume_study, run_study
 from polybench.schema.study import to_json
 from polybench.storage.store import Store
 from tests.factories import typical_study

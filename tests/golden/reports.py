@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 import msgspec
 
+from polybench.experiments.layers import run_layers
 from polybench.machine import host
 from polybench.machine.memory import RssReading
 from polybench.render import render
 from polybench.results.sweep import build_overhead_document, build_sweep_document
-from polybench.runner.layers import run_layers
+from polybench.run import run_study
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
 from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
 from polybench.schema.study import StudyDocument
 from tests import simulated_machine

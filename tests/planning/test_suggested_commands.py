@@ -83,9 +83,9 @@ def measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop_series(series: SweepSpec, *_: Any, **__: Any) -> NoReturn:
         raise Read(points(series.study, series.axes)[0].study)
 
-    monkeypatch.setattr("polybench.runner.study.run_study", stop)
-    monkeypatch.setattr("polybench.runner.layers.run_layers", stop)
-    monkeypatch.setattr("polybench.runner.sweep.run_sweep", stop_series)
+    monkeypatch.setattr("polybench.run.run_study", stop)
+    monkeypatch.setattr("polybench.experiments.layers.run_layers", stop)
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", stop_series)
 
 
 def read(line: str) -> Study:

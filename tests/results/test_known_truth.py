@@ -18,12 +18,12 @@ from polybench.analysis.history import build_history
 from polybench.analysis.merge import merge
 from polybench.analysis.recommendations import find_recommendations
 from polybench.analysis.repetitions import Repetitions
+from polybench.experiments.layers import run_layers
 from polybench.html_report import study_section, sweep_section
 from polybench.render import render
 from polybench.render.footnotes import footnotes
 from polybench.render.verdicts import summary_sentences
 from polybench.results.sweep import build_overhead_document, build_sweep_document
-from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.analyses import Series
 from polybench.schema.result import SINGLE_PROCESS, Comparison

@@ -13,8 +13,8 @@ from typing import Any
 from polybench.data import synthetic
 from polybench.log import read_log
 from polybench.results.document import derive
+from polybench.run import run_study
 from polybench.runner.progress import NullProgress, PhaseProgress
-from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.engines.fake.engine import ALLOCATION_SITES
-from polybench.runner.allocations import find_allocation_sites
+from polybench.experiments.allocation_sites import find_allocation_sites
 from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 from tests.commands import refused

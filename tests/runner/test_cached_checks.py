@@ -15,11 +15,11 @@ import pytest
 
 from polybench.data import synthetic
 from polybench.engines import ENGINES, EngineSpec
+from polybench.experiments.layers import run_layers
 from polybench.machine import host
 from polybench.protocol import calls
 from polybench.protocol.calls import Loaded
-from polybench.runner.layers import run_layers
-from polybench.runner.study import run_study
+from polybench.run import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from tests.runner.studies import FAST, RecordingProgress

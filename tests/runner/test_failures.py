@@ -25,9 +25,9 @@ from _faults import restore_signals
 from polybench.cli.output import exit_code
 from polybench.data.disk import check_free_space
 from polybench.errors import BadInput
+from polybench.run import run_study
 from polybench.runner.prepare import new_header
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import run_study
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json

@@ -14,6 +14,7 @@ from polybench.cli.options import make_study
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import FORWARD_FRACTION, STEP_SECONDS
 from polybench.errors import BadInput
+from polybench.experiments.layers import run_layers
 from polybench.html_report.study_section import StudySection, build_view
 from polybench.networks.lenet import LENET
 from polybench.planning.plan import resolve
@@ -23,7 +24,6 @@ from polybench.render import render
 from polybench.render.verdicts import summary_sentences
 from polybench.results.peak import compare_with_peak
 from polybench.results.sweep import build_overhead_document, build_sweep_document
-from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.options import Study

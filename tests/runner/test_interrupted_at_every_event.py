@@ -12,8 +12,8 @@ import pytest
 from polybench.log import AnyEvent, BlockTimed, StudyEnded, WorkerStarted, encode_line, read_log
 from polybench.results.document import derive
 from polybench.results.run_state import StudyRun
+from polybench.run import resume_study, run_study
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import resume_study, run_study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.runner.studies import interrupt_at

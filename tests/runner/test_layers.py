@@ -11,11 +11,11 @@ import pytest
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.errors import BadInput
+from polybench.experiments.layers import run_layers
 from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM
 from polybench.networks.layers import LSTM, Embedding
 from polybench.networks.model import Model
 from polybench.render.layers import slowdown_by_operation, sort_operations
-from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.options import Study

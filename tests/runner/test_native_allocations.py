@@ -12,7 +12,7 @@ from polybench.engines import ENGINES
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner import allocations, process_runs, workers
-from polybench.runner.state import StudyState
+from polybench.runner.session import Session
 from polybench.worker.allocations import SOURCE
 from tests.runner.studies import RecordingProgress, run
 
@@ -31,13 +31,13 @@ MINIMAL: dict[str, Any] = {
 def logs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The names of the log files when the study ends."""
     names: set[str] = set()
-    finish = StudyState.finish
+    end = Session.end
 
-    def record_and_finish(self: StudyState, **options: Any) -> Any:
+    def record_and_end(self: Session, **options: Any) -> Any:
         names.update(path.name for path in self.logs.iterdir())
-        return finish(self, **options)
+        return end(self, **options)
 
-    monkeypatch.setattr(StudyState, "finish", record_and_finish)
+    monkeypatch.setattr(Session, "end", record_and_end)
     return names
 
 

@@ -17,9 +17,9 @@ import polybench
 from polybench.cli import app
 from polybench.cli.output import peak_exit_code
 from polybench.errors import BadInput
+from polybench.experiments import peak
+from polybench.experiments.peak import run_peak
 from polybench.machine import interrupts
-from polybench.runner import peak
-from polybench.runner.peak import run_peak
 from polybench.runner.progress import NullProgress
 from polybench.schema import measurements as peak_document
 from polybench.schema import options

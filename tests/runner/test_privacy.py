@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 import polybench
 from polybench.cli import app
 from polybench.data import DATASET_NAMES
+from polybench.experiments import peak
 from polybench.protocol.environment import recorded_env_vars
 from polybench.render import FORMATS
-from polybench.runner import peak
+from polybench.run import run_study
 from polybench.runner.prepare import new_header
-from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import to_json
 from polybench.storage.anonymize import DATASETS, OMITTED, UNKNOWN_HOST, anonymize

@@ -21,11 +21,11 @@ from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.log import AnyEvent, Log, read_log
 from polybench.results.document import study_toml
 from polybench.results.run_state import StudyRun
+from polybench.run import resume_study, run_study
 from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, find_resumable, find_unfinished
 from polybench.runner.prepare import new_header
 from polybench.runner.resume import unfinished_ids
-from polybench.runner.study import resume_study, run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from polybench.errors import RequiredEngineMissing
+from polybench.run import run_study
 from polybench.runner.scratch import prune_logs
-from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.storage.store import Store
 from tests.runner.studies import FAST, RecordingProgress

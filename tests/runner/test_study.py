@@ -27,8 +27,8 @@ from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import render
 from polybench.results.document import derive
+from polybench.run import run_study
 from polybench.runner.scratch import exclusive_lock
-from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

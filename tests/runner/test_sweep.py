@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from polybench.cli import app
 from polybench.errors import BadInput
+from polybench.experiments.sweep import resume_sweep, run_sweep
 from polybench.log import read_log
 from polybench.results.document import derive
 from polybench.runner.checkpoint import (
@@ -26,7 +27,6 @@ from polybench.runner.checkpoint import (
     select_sweep,
 )
 from polybench.runner.resume import unfinished_ids
-from polybench.runner.sweep import resume_sweep, run_sweep
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
@@ -157,7 +157,7 @@ def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatc
     def interrupted(spec: SweepSpec, _: Any, **arguments: Any) -> Any:
         return run_sweep(spec, interrupt_at(STAGE), **arguments)
 
-    monkeypatch.setattr("polybench.runner.sweep.run_sweep", interrupted)
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", interrupted)
     done = invoke(*(word for word in COMMAND if word != "--quiet"), "--results", str(tmp_path))
     (id,) = CheckpointStore(tmp_path).ids(SweepCheckpoint)
     assert done.exit_code == 130

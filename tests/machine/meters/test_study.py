@@ -10,8 +10,8 @@ import pytest
 
 from polybench.data import synthetic
 from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS
+from polybench.run import run_study
 from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.resources import Energy, Utilization
 from polybench.schema.study import StudyDocument

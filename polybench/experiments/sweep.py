@@ -6,7 +6,8 @@ What moves the machine then moves all points, and process runs with the same num
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from polybench.errors import BadInput
@@ -14,12 +15,23 @@ from polybench.log import DamagedLog
 from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
 from polybench.results.document import study_toml
+from polybench.runner.allocations import count_in_own_processes
 from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint, SweepSpec
-from polybench.runner.prepare import new_header
+from polybench.runner.parity import check_parity
+from polybench.runner.prepare import new_header, new_log, open_session
+from polybench.runner.process_runs import ProcessRuns
 from polybench.runner.progress import ConfigurationProgress, PhaseProgress, Progress
-from polybench.runner.resume import ChangedSince, discard_study, refuse, refuse_to_anonymize, unfinished_ids
+from polybench.runner.resume import (
+    ChangedSince,
+    discard_study,
+    refuse,
+    refuse_to_anonymize,
+    unfinished_ids,
+    unfinished_log,
+)
 from polybench.runner.scratch import exclusive_lock
-from polybench.runner.study import StudyInTurns, resume_in_turns, run_in_turns
+from polybench.runner.session import Session
+from polybench.runner.training import train
 from polybench.schema import units
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.study import StudyDocument
@@ -84,9 +96,7 @@ class _SweepRun:
     def __init__(self, spec: SweepSpec, checkpoint: SweepCheckpoint, progress: Progress, store: Store | None) -> None:
         self._spec, self._checkpoint, self._progress, self._store = spec, checkpoint, progress, store
         self._points = points(spec.study, spec.axes)
-        self._running: dict[int, StudyInTurns] = {}
-        self._completed: dict[int, int] = {}
-        """Completed process runs of the running studies."""
+        self._open: dict[int, Session] = {}
         self._finished: dict[int, PointResult] = {}
         for number, id in checkpoint.started.items():
             document = self._load_finished(id)
@@ -94,61 +104,60 @@ class _SweepRun:
                 self._finished[number] = PointResult(self._points[number], document)
 
     def run(self) -> SweepOutcome:
-        """Prepare the unfinished points, then measure them in turns."""
+        """Prepare the unfinished points, measure their process runs in turns, then what follows all turns."""
         self._write_checkpoint()
+        unfinished = [number for number in range(len(self._points)) if number not in self._finished]
         with exclusive_lock() as exclusive, contextlib.ExitStack() as stack:
             try:
-                for number in range(len(self._points)):
-                    if number not in self._finished:
-                        self._running[number] = stack.enter_context(contextlib.closing(self._study(number, exclusive)))
-                        self._advance(number)
-                while self._running:
-                    self._take_turn()
+                process_runs: dict[int, ProcessRuns] = {}
+                for number in unfinished:
+                    session = self._open[number] = self._open_session(stack, number, exclusive)
+                    check_parity(session)
+                    process_runs[number] = ProcessRuns(session)
+                while (turn := self._next_turn()) is not None:
+                    self._take_turn(turn, process_runs)
+                for number in unfinished:
+                    count_in_own_processes(self._open[number])
+                    train(self._open[number])
+                    self._end(number)
             except KeyboardInterrupt:
-                self._interrupt()
+                for number in list(self._open):
+                    self._end(number, interrupted=True)
                 return self._make_outcome(self._checkpoint.header.id if self._store else None)
         if self._store is not None:
             CheckpointStore(self._store.folder).remove(self._checkpoint.header.id)
         return self._make_outcome(None)
 
-    def _take_turn(self) -> None:
-        """Measure the next process run of each point; a resumed sweep may have stopped within a turn."""
-        turn = min(self._completed[number] for number in self._running)
-        for number in schedule.order_of_round(list(self._running), self._spec.study.seed, turn, 0):
-            if self._completed[number] == turn:
-                self._advance(number)
+    def _next_turn(self) -> int | None:
+        """Return the number of the process run that comes next; None if every point has all."""
+        missing = [session.next_process_run for session in self._open.values()]
+        return min((number for number in missing if number is not None), default=None)
 
-    def _advance(self, number: int) -> None:
-        """Continue a study to its next pause or its end; raise KeyboardInterrupt if it was interrupted."""
-        try:
-            self._completed[number] = next(self._running[number])
-        except StopIteration as end:
-            self._finish(number, end.value)
-            if _is_interrupted(end.value):
-                raise KeyboardInterrupt from None
+    def _take_turn(self, turn: int, process_runs: Mapping[int, ProcessRuns]) -> None:
+        """Measure this process run of each point; a resumed sweep may have stopped within a turn."""
+        for number in schedule.order_of_round(list(self._open), self._spec.study.seed, turn, 0):
+            if self._open[number].next_process_run == turn:
+                process_runs[number].measure(turn)
 
-    def _interrupt(self) -> None:
-        """Interrupt the other studies."""
-        for number in list(self._running):
-            try:
-                self._running[number].throw(KeyboardInterrupt)
-            except StopIteration as end:
-                self._finish(number, end.value)
-
-    def _finish(self, number: int, document: StudyDocument) -> None:
-        del self._running[number]
+    def _end(self, number: int, *, interrupted: bool = False) -> None:
+        """End the study of a point."""
+        document = self._open.pop(number).end(interrupted=interrupted)
         self._finished[number] = PointResult(self._points[number], document)
 
-    def _study(self, number: int, exclusive: bool) -> StudyInTurns:
-        """Measure or resume the study of a point; a study with a corrupt checkpoint starts over."""
+    def _open_session(self, stack: contextlib.ExitStack, number: int, exclusive: bool) -> Session:
+        """Resume the study of a point, or start it; a study with a damaged log starts over."""
         checkpoint, store, point = self._checkpoint, self._store, self._points[number]
         prefix = f"point {number + 1} of {len(self._points)} ({units.format_point(point.values)})"
         progress = _PrefixedProgress(self._progress, prefix)
+        open_log = partial(open_session, progress=progress, store=store, exclusive=exclusive)
         started_id, anonymous = checkpoint.started.get(number), checkpoint.header.anonymous
         if store is not None and started_id in unfinished_ids(store):
             try:
-                resumed = resume_in_turns(started_id, progress, store=store, anonymous=anonymous, exclusive=exclusive)
-                return (yield from resumed)
+                with contextlib.ExitStack() as opened:
+                    log, study = opened.enter_context(unfinished_log(started_id, store, anonymous=anonymous))
+                    session = opened.enter_context(open_log(study, log))
+                    stack.enter_context(opened.pop_all())
+                    return session
             except DamagedLog as error:
                 self._progress.on_warning(f"{prefix}: {error}: it starts over")
                 discard_study(started_id, store)
@@ -158,7 +167,8 @@ class _SweepRun:
         header = new_header(checkpoint.header.argv, tags, anonymous=anonymous)
         checkpoint.started[number] = header.id
         self._write_checkpoint()
-        return (yield from run_in_turns(point.study, progress, store=store, header=header, exclusive=exclusive))
+        log = stack.enter_context(new_log(point.study, header, store))
+        return stack.enter_context(open_log(point.study, log))
 
     def _load_finished(self, id: str) -> StudyDocument | None:
         """Return the document of a finished point, else None."""

@@ -1,18 +1,19 @@
-"""State of a running study: its log, and what the log says so far."""
+"""A study that is being measured: its plan, its inputs, its log, and what the log says so far."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import msgspec
 import platformdirs
 
 from polybench.data.disk import is_inside, remove_folder
 from polybench.errors import BadInput
-from polybench.log import AnyEvent, Failed, Log, PeaksUsed, SettingsChosen, StudyEnded, Warned
+from polybench.log import AnyEvent, Failed, Log, PeaksUsed, SettingsChosen, StudyEnded, StudyResumed, Warned
+from polybench.machine import host
 from polybench.machine.cores import last_level_cache_bytes
 from polybench.machine.load import IdleWait
 from polybench.machine.meters.observer import Observer
@@ -21,60 +22,53 @@ from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
-from polybench.results.document import build_settings, derive
+from polybench.results.document import build_settings, derive, is_complete
 from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.runner.peak_cache import PeakCache
 from polybench.runner.progress import ConfigurationProgress, PhaseTimer
 from polybench.runner.scratch import prune_logs
 from polybench.runner.workers import make_runs
-from polybench.schema.metadata import Host
+from polybench.schema import units
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 
 
-class Saving(NamedTuple):
-    """The log of a study and, if it has a file, the store of its folder."""
+class Session:
+    """A study that is being measured on this machine: what its parity check, process runs and trainings share.
 
-    log: Log
-    store: Store | None = None
-
-
-class StudyState:
-    """State that the parity check, process runs and trainings of a study share.
-
-    Runs are in the plan's order. Without `observer`, only times are measured. `host` is this machine, with its name.
+    The log is all that it remembers. Runs are in the plan's order. Without `observer`, only times are measured.
 
     Attributes:
         measured: what the log says, with the process run that is being measured.
+        host: this machine, with its name, which an anonymous log omits.
+        own_runs: the configurations as they are on this machine now, without measurements.
     """
 
     def __init__(
         self,
         plan: Plan,
         files: SharedFiles,
-        saving: Saving,
-        host: Host,
+        log: Log,
         phase_timer: PhaseTimer,
         *,
+        store: Store | None,
         scratch: Path,
         observer: Observer | None,
     ) -> None:
-        self.plan, self.files = plan, files
-        self.log, self._store = saving
-        self.host = host
+        self.plan, self.files, self.log, self._store = plan, files, log, store
         self.phase_timer, self.progress = phase_timer, phase_timer.progress
         self.scratch, self.observer = scratch, observer
-        self._folder = self._store.folder if self._store else platformdirs.user_cache_path("polybench")
-        self.logs = self._folder / "logs" / self.log.header.id
-        for folder in (self.logs, self.log.states):
+        self.host = host.this_host()
+        self._folder = store.folder if store else platformdirs.user_cache_path("polybench")
+        self.logs = self._folder / "logs" / log.header.id
+        for folder in (self.logs, log.states):
             if folder is not None and not is_inside(folder, self._folder):
                 raise BadInput(f"cannot write to {folder}: expected a folder inside of {self._folder}: delete the link")
         prune_logs(self.logs.parent)
-        self.measured = StudyRun.of(self.log.events)
+        self.measured = StudyRun.of(log.events)
         self.idle_wait = IdleWait(plan.study.wait_idle, self.progress.on_stage)
         self.idle_wait.waited_seconds = self.measured.idle_wait_seconds
         self.own_runs = make_runs(plan, scratch / "environments", files.dataset.name)
-        """The configurations as they are on this machine now, without measurements."""
         self._last_problem: str | None = None
 
     @property
@@ -86,6 +80,12 @@ class StudyState:
     def active_runs(self) -> list[ConfigurationRun]:
         """Runs that can start another worker."""
         return [run for run in self.runs if run.is_active]
+
+    @property
+    def next_process_run(self) -> int | None:
+        """The number of the process run that the log lacks; None if it has all, or every configuration has failed."""
+        number = self.measured.process_runs
+        return number if number < self.plan.study.processes and self.active_runs else None
 
     @property
     def settings(self) -> SettingsChosen:
@@ -106,6 +106,19 @@ class StudyState:
             if run.is_active and own.status == "unavailable":
                 name = run.configuration.name
                 run.record(Failed(configuration=name, status=own.status, reason=own.reason, hint=own.hint))
+
+    def resume(self) -> None:
+        """Record that this process continues the log, and start."""
+        study, processes = self.plan.study, min(self.measured.process_runs, self.plan.study.processes)
+        trainings = sum(is_complete(training, study) for run in self.runs for training in run.trainings)
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.record(StudyResumed(resumed_at=now, processes=processes, trainings=trainings))
+        self.log.release()
+        self.start()
+        self.warn(
+            f"resumed after {units.plural(processes, 'process run')}: the state of the machine may have"
+            " changed between the earlier measurements and the later ones"
+        )
 
     def record(self, event: AnyEvent) -> None:
         """Add an event to the log, and apply it."""
@@ -146,7 +159,7 @@ class StudyState:
         self.log.states.mkdir(parents=True, exist_ok=True)
         return self.log.states / name
 
-    def save(self) -> None:
+    def check_log(self) -> None:
         """Report a log that cannot be written, and send it if the study runs for another machine."""
         problem = self.log.problem
         if problem not in (None, self._last_problem):
@@ -155,7 +168,7 @@ class StudyState:
         if self._store is not None:
             self._store.publish(self.log)
 
-    def finish(self, *, interrupted: bool = False) -> StudyDocument:
+    def end(self, *, interrupted: bool = False) -> StudyDocument:
         """End the log, and return the report; delete the logs of workers if none failed."""
         self._record_peaks()
         resume = f"polybench resume {self.log.header.id}" if self.log.path else "run the command again"
@@ -174,7 +187,7 @@ class StudyState:
         for text in document.warnings:
             if text not in known:
                 self.progress.on_warning(text)
-        document.warnings += self._save()
+        document.warnings += self._copy_unwritten()
         if self.log.states is not None and not interrupted:
             remove_folder(self.log.states, self._folder)
         if all(run.log_path is None for run in self.runs):
@@ -192,7 +205,7 @@ class StudyState:
             if peaks is not None:
                 run.record(PeaksUsed(configuration=run.configuration.name, peaks=peaks))
 
-    def _save(self) -> list[str]:
+    def _copy_unwritten(self) -> list[str]:
         """Send the whole log, and copy it if its file lacks something; return what the user should know."""
         if self._store is None:
             return []

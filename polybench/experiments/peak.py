@@ -30,13 +30,13 @@ from polybench.results.peak import (
     square_shape,
 )
 from polybench.results.run_state import ConfigurationRun
+from polybench.run import run_study
 from polybench.runner.peak_cache import PeakCache
 from polybench.runner.prepare import new_header
 from polybench.runner.process_runs import Operation
 from polybench.runner.progress import Progress
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.state import StudyState
-from polybench.runner.study import run_study
+from polybench.runner.session import Session
 from polybench.runner.workers import list_changes, make_runs, version_changes
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
@@ -180,15 +180,15 @@ class _Kernels(Operation):
         self.kernels: list[Kernel] = []
         self.times: dict[str, list[list[OperationTime]]] = {}
 
-    def start(self, state: StudyState) -> None:
+    def start(self, session: Session) -> None:
         """Choose the kernels."""
-        self._state, self._timeout = state, state.plan.study.timeout
-        self.kernels = [*map(_product, _matrix_sizes(state.plan)), *_convolutions(state.plan)]
+        self._session, self._timeout = session, session.plan.study.timeout
+        self.kernels = [*map(_product, _matrix_sizes(session.plan)), *_convolutions(session.plan)]
 
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build each kernel."""
         name = run.configuration.name
-        self._state.progress.on_stage(f"building matrix products and convolutions of {name}")
+        self._session.progress.on_stage(f"building matrix products and convolutions of {name}")
         kernels = [(kernel.layer, kernel.batch_size) for kernel in self.kernels]
         worker.request(calls.build_standalone_ops(kernels), self._timeout)
         self.times[name] = []
@@ -213,21 +213,21 @@ class _NumpyKernels(Operation):
         self.times: list[NumpyTimed] = []
         self._worker = worker
 
-    def start(self, state: StudyState) -> None:
+    def start(self, session: Session) -> None:
         """Choose the kernels."""
-        self._state, plan = state, state.plan
+        self._session, plan = session, session.plan
         if plan.configurations[0].device == "cpu":
             threads = plan.workload.threads
-            self.request = NumpyKernels(_matrix_sizes(plan), _triad_bytes(state), threads, _REPETITIONS)
+            self.request = NumpyKernels(_matrix_sizes(plan), _triad_bytes(session), threads, _REPETITIONS)
 
     def end_round(self) -> None:
         """Time the kernels."""
         if self.request is None:
             return
         try:
-            self.times.append(self._worker.request(calls.time_numpy(self.request), self._state.plan.study.timeout))
+            self.times.append(self._worker.request(calls.time_numpy(self.request), self._session.plan.study.timeout))
         except ConfigurationFailed as error:
-            self._state.warn(f"cannot time NumPy: {error}", names=True)
+            self._session.warn(f"cannot time NumPy: {error}", names=True)
             self.request = None
 
 
@@ -252,13 +252,13 @@ def _convolutions(plan: Plan) -> Iterator[Kernel]:
             yield Kernel("convolution", shape, layer, batch_size)
 
 
-def _triad_bytes(state: StudyState) -> int | None:
+def _triad_bytes(session: Session) -> int | None:
     """Return the bytes of each triad array; None if they do not fit into memory next to the engines."""
-    cache = last_level_cache_bytes(state.plan.workload.threads)
+    cache = last_level_cache_bytes(session.plan.workload.threads)
     if cache is None:
-        state.warn(f"the size of the CPU caches is unknown: the triad assumes {format_bytes(_DEFAULT_CACHE_BYTES)}")
+        session.warn(f"the size of the CPU caches is unknown: the triad assumes {format_bytes(_DEFAULT_CACHE_BYTES)}")
     array_bytes = _CACHE_MULTIPLE * (cache or _DEFAULT_CACHE_BYTES)
     if 3 * array_bytes > host.available_memory() // 2:
-        state.warn(f"no triad: its three arrays of {format_bytes(array_bytes)} exceed half of the free memory")
+        session.warn(f"no triad: its three arrays of {format_bytes(array_bytes)} exceed half of the free memory")
         return None
     return array_bytes

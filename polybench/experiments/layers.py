@@ -20,12 +20,12 @@ from polybench.protocol.process import WorkerProcess
 from polybench.render.layers import slowest
 from polybench.results.layers import OperationTimes, build_layers_document
 from polybench.results.run_state import ConfigurationRun
+from polybench.run import run_study
 from polybench.runner.prepare import new_header
 from polybench.runner.process_runs import Operation, WholeSteps
 from polybench.runner.progress import Progress
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.state import StudyState
-from polybench.runner.study import run_study
+from polybench.runner.session import Session
 from polybench.runner.workers import start_reference
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration, Study
@@ -96,16 +96,16 @@ class _Layers(Operation):
         self.times: dict[str, OperationTimes] = {}
         self._folder = folder
 
-    def start(self, state: StudyState) -> None:
+    def start(self, session: Session) -> None:
         """Write the input of each layer, and the gradient of its output."""
-        self._state, self._timeout = state, state.plan.study.timeout
-        if not state.active_runs:
+        self._session, self._timeout = session, session.plan.study.timeout
+        if not session.active_runs:
             return
-        state.progress.on_stage("computing each layer's input in the float64 reference")
-        files, plan = state.files, state.plan
+        session.progress.on_stage("computing each layer's input in the float64 reference")
+        files, plan = session.files, session.plan
         shutil.copy(files.weights, self._folder / _WEIGHTS)
         job = Job(plan.model, plan.workload, "cpu", "float64", seed=plan.study.seed)
-        with start_reference(state.logs, self._timeout, plan.cpus) as worker:
+        with start_reference(session.logs, self._timeout, plan.cpus) as worker:
             worker.request(calls.prepare(job, str(files.weights), files.parity), self._timeout)
             worker.request(calls.write_layer_tensors(str(self._folder)), self._timeout)
 
@@ -113,8 +113,8 @@ class _Layers(Operation):
         """Build each layer alone."""
         name = run.configuration.name
         if not _is_compiled_as_whole(run.configuration):
-            self._state.progress.on_stage(f"building the layers of {name}")
-            request = calls.build_layer_ops(str(self._state.files.weights), str(self._folder))
+            self._session.progress.on_stage(f"building the layers of {name}")
+            request = calls.build_layer_ops(str(self._session.files.weights), str(self._folder))
             worker.request(request, self._timeout)
             self.times.setdefault(name, []).append([])
 

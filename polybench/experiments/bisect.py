@@ -14,9 +14,9 @@ import msgspec
 
 from polybench.errors import PolybenchError
 from polybench.machine import host
+from polybench.run import run_study
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import Progress
-from polybench.runner.study import run_study
 from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair
 from polybench.schema.metadata import StudyFileMetadata

@@ -1,0 +1,1 @@
+"""Experiments of several measurements: sweeps, layers, peaks, allocation sites, and the search for a version."""
