@@ -7,8 +7,11 @@ The groups are `polybench.engines`, `polybench.models`, `polybench.metrics`, `po
 from __future__ import annotations
 
 import functools
+import importlib
 import traceback
 import warnings
+from collections import UserDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polybench.errors import BadInput, lookup_or_suggest
@@ -26,15 +29,28 @@ class PluginWarning(UserWarning):
     """Warning about a row of another package that cannot be used."""
 
 
-class Registry(dict[str, Row]):
+NO_PLACES: Mapping[str, str] = {}
+
+
+class Registry(UserDict[str, Row]):
     """Polybench's own rows by name; `names`, `find` and `rows` include those of other packages."""
 
-    def __init__(self, noun: str, row_type: type[Row]) -> None:
+    def __init__(self, noun: str, row_type: type[Row], places: Mapping[str, str] = NO_PLACES) -> None:
+        """Start a table, with own rows at `places`, `module:attribute`, which are imported when they are used."""
         super().__init__()
+        self.data: dict[str, Any] = dict(places)
         self.noun = noun
         self.row_type: Any = row_type
         self.group = f"polybench.{noun}s"
         _GROUPS.append(self.group)
+
+    def __getitem__(self, name: str) -> Row:
+        """Return one of polybench's own rows; raises KeyError if there is none of this name."""
+        if isinstance(place := self.data[name], str):
+            module, _, attribute = place.partition(":")
+            self.data[name] = getattr(importlib.import_module(module), attribute)
+        row: Row = self.data[name]
+        return row
 
     def names(self) -> dict[str, None]:
         """Return all names, polybench's own first, without importing another package."""

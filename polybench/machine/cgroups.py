@@ -8,6 +8,7 @@ https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -57,8 +58,14 @@ def available_memory(process: Path = PROC_SELF) -> int | None:
     return min(available, default=None)
 
 
-def _groups(controller: str, process: Path) -> Iterator[Path]:
-    """Yield the folders of this process's groups that may set the limit; see proc_pid_mountinfo(5)."""
+@functools.cache
+def _groups(controller: str, process: Path) -> tuple[Path, ...]:
+    """Return the folders of this process's groups that may set the limit; a process stays in its groups."""
+    return tuple(_find_groups(controller, process))
+
+
+def _find_groups(controller: str, process: Path) -> Iterator[Path]:
+    """Yield these folders; see proc_pid_mountinfo(5)."""
     own = [line.split(":", 2)[1:] for line in _read_text(process / "cgroup").splitlines()]
     mounts = [line.partition(" - ") for line in _read_text(process / "mountinfo").splitlines() if " - cgroup" in line]
     for mount, _, system in mounts:

@@ -1,4 +1,4 @@
-"""Built-in networks. ADD A MODEL: one file with one tuple of layers, and a row in `_NETWORKS`."""
+"""Built-in networks. ADD A MODEL: one file with one tuple of layers, and a row in `_PLACES`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ import re
 import msgspec
 
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.networks.article_cnns import DLFRAMEWORKS_CNN, SMALL_VGG
 from polybench.networks.catdog import DEPTHS, catdog
-from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM, IMDB_FASTTEXT, KERAS_CNN, MNIST_CNN, MNIST_MLP
-from polybench.networks.lenet import LENET
-from polybench.networks.mobile_cifar import MOBILE_CIFAR
 from polybench.networks.model import Model
-from polybench.networks.resnet32 import RESNET32
 from polybench.networks.sequence_layers import Positions
 from polybench.networks.single_layer import single_layer
-from polybench.networks.transformers import CHAR_GPT, VIT_CIFAR
 from polybench.plugins import Registry
 
-_NETWORKS = (
-    *(LENET, KERAS_CNN, DLFRAMEWORKS_CNN, RESNET32, SMALL_VGG, catdog(2)),
-    *(MNIST_MLP, MNIST_CNN, IMDB_BILSTM, IMDB_FASTTEXT, CHAR_LSTM),
-    *(CHAR_GPT, VIT_CIFAR, MOBILE_CIFAR),
-)
-MODELS = Registry("model", Model)
-"""Networks by name. A family of networks with the depth in its name is represented by its shallowest member.
-"""
-
-MODELS |= {model.name: model for model in _NETWORKS}
+_PLACES = {
+    "lenet": "polybench.networks.lenet:LENET",
+    "keras-cnn": "polybench.networks.keras_examples:KERAS_CNN",
+    "dlframeworks-cnn": "polybench.networks.article_cnns:DLFRAMEWORKS_CNN",
+    "resnet32": "polybench.networks.resnet32:RESNET32",
+    "small-vgg": "polybench.networks.article_cnns:SMALL_VGG",
+    "catdog-2": "polybench.networks.catdog:CATDOG_2",
+    "mnist-mlp": "polybench.networks.keras_examples:MNIST_MLP",
+    "mnist-cnn": "polybench.networks.keras_examples:MNIST_CNN",
+    "imdb-bilstm": "polybench.networks.keras_examples:IMDB_BILSTM",
+    "imdb-fasttext": "polybench.networks.keras_examples:IMDB_FASTTEXT",
+    "char-lstm": "polybench.networks.keras_examples:CHAR_LSTM",
+    "char-gpt": "polybench.networks.transformers:CHAR_GPT",
+    "vit-cifar": "polybench.networks.transformers:VIT_CIFAR",
+    "mobile-cifar": "polybench.networks.mobile_cifar:MOBILE_CIFAR",
+}
+MODELS = Registry("model", Model, _PLACES)
+"""Networks by name. A family of networks with the depth in its name is represented by its shallowest member."""
 
 _CATDOG_FAMILY = "catdog-N"
 MODEL_NAMES = tuple(_CATDOG_FAMILY if name == "catdog-2" else name for name in MODELS)

@@ -68,3 +68,7 @@ def _convolutions(filters: Sequence[int]) -> Iterator[Layer]:
             yield ReLU()
             inputs = outputs
         yield MaxPool(2)
+
+
+CATDOG_2 = catdog(2)
+"""The network of the article."""

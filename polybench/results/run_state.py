@@ -77,6 +77,7 @@ class ConfigurationRun:
         log: gets the events that `record` applies; None in a program that does not measure a study.
         interpreter: of the workers that this program starts.
         blocks: all attempts at timing blocks, as [process][round][attempt].
+        best_blocks: the attempt with the least interference at each of them, as [process][round].
         cached_check: a check that counts as soon as a worker has loaded the same code.
     """
 
@@ -102,6 +103,7 @@ class ConfigurationRun:
     startups: list[Startup] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     blocks: list[list[list[BlockTimed]]] = field(default_factory=list)
+    best_blocks: list[list[BlockTimed]] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
@@ -140,14 +142,9 @@ class ConfigurationRun:
 
     @property
     def counted_blocks(self) -> list[list[BlockTimed]]:
-        """The attempt with the least interference at each timing block, as [process][round].
-
-        Trailing processes without a block are left out.
-        """
-        counted = [[_least_affected(attempts) for attempts in process] for process in self.blocks]
-        while counted and not counted[-1]:
-            counted.pop()
-        return counted
+        """The blocks that count, as [process][round]; trailing processes without a block are left out."""
+        processes = max((number for number, rounds in enumerate(self.best_blocks, start=1) if rounds), default=0)
+        return self.best_blocks[:processes]
 
     @property
     def step_times(self) -> list[list[list[float]]]:
@@ -268,6 +265,16 @@ class ConfigurationRun:
         """Record a warning."""
         self.record(Warned(configuration=self.configuration.name, text=text, names=True))
 
+    def start_process_run(self) -> None:
+        """Start a process run, in which nothing is measured yet."""
+        self.blocks.append([])
+        self.best_blocks.append([])
+
+    def drop_process_runs(self, first: int) -> None:
+        """Leave out what this process run, and those after it, have measured."""
+        for measured in (self.blocks, self.best_blocks, self.startups):
+            del measured[first:]
+
     @singledispatchmethod
     def apply(self, event: OfConfiguration | Warned) -> None:
         """Apply an event."""
@@ -296,6 +303,7 @@ class ConfigurationRun:
         if (event.round, event.attempt) != (len(rounds) - 1, len(rounds[-1])):
             raise ValueError(f"attempt {event.attempt} of round {event.round} follows {len(rounds)} rounds")
         rounds[-1].append(event)
+        self.best_blocks[event.process][event.round :] = [_least_affected(rounds[-1])]
 
     @apply.register
     def _(self, event: MemoryMeasured) -> None:
@@ -431,8 +439,7 @@ class StudyRun:
         ended = self.process_runs
         self.interference = [one for one in self.interference if one.process < ended]
         for run in self.runs:
-            del run.blocks[ended:]
-            del run.startups[ended:]
+            run.drop_process_runs(ended)
 
     def apply(self, event: AnyEvent) -> None:
         """Apply an event; raises LookupError or ValueError if it contradicts those before it."""
@@ -472,7 +479,7 @@ class StudyRun:
             raise ValueError(f"process run {event.process} starts after {self.process_runs} have ended")
         self.drop_unfinished()
         for run in self.runs:
-            run.blocks.append([])
+            run.start_process_run()
 
     @_apply.register
     def _(self, event: ProcessEnded) -> None:

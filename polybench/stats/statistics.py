@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
@@ -264,7 +265,7 @@ def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_
 
 def process_means(step_times: NestedStepTimes) -> list[float]:
     """Return the mean of all steps of each process."""
-    return [fmean(second for one_round in process for second in one_round) for process in step_times if any(process)]
+    return [fmean(chain.from_iterable(process)) for process in step_times if any(process)]
 
 
 def _mean_levels(step_times: NestedStepTimes) -> list[float]:

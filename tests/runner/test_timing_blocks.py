@@ -54,7 +54,7 @@ def test_a_block_with_interference_is_measured_again(
     steps, worker, run = WholeSteps(), Worker(), run_of("fake")
     round_budget = RoundBudget.of(study)
     round_budget.spare_seconds = budget
-    run.blocks.append([])
+    run.start_process_run()
     steps.start(state)
     steps.build(run, worker)  # type: ignore[arg-type]
     steps.measure(run, worker, round_budget, 2)  # type: ignore[arg-type]
