@@ -9,7 +9,7 @@ import msgspec
 from polybench.log import PlannedConfiguration
 from polybench.networks.layers import Operation
 from polybench.networks.optimizers import Optimizer
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.schema.measurements import ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion
 from polybench.schema.options import Configuration, Workload

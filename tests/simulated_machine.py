@@ -52,11 +52,11 @@ from polybench.networks.timed_layers import split_layers
 from polybench.planning import shared_files
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
-from polybench.results.run_state import ConfigurationRun
 from polybench.results.sweep import MeasuredPoint
 from polybench.run import run_study
 from polybench.runner import prepare, process_runs, progress, session, training, workers
 from polybench.runner.checkpoint import SweepSpec
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.progress import NullProgress
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from polybench.protocol import calls
-from polybench.results.run_state import ConfigurationRun
 from polybench.runner.allocations import counted_steps, names_of
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.prepare import new_header, new_log, open_session
 from polybench.runner.progress import Progress
 from polybench.runner.session import Session

@@ -19,8 +19,8 @@ from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render.layers import slowest
 from polybench.results.layers import OperationTimes, build_layers_document
-from polybench.results.run_state import ConfigurationRun
 from polybench.run import run_study
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.prepare import new_header
 from polybench.runner.process_runs import Operation, WholeSteps
 from polybench.runner.progress import Progress

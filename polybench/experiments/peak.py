@@ -29,8 +29,8 @@ from polybench.results.peak import (
     numpy_timings,
     square_shape,
 )
-from polybench.results.run_state import ConfigurationRun
 from polybench.run import run_study
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
 from polybench.runner.prepare import new_header
 from polybench.runner.process_runs import Operation

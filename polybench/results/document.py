@@ -25,8 +25,8 @@ from polybench.results.interference import (
     summarize_interference,
     throttling_warnings,
 )
+from polybench.results.measured import MeasuredConfiguration, MeasuredStudy, measured_study
 from polybench.results.peak import compare_with_peak
-from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.results.sanity import implausible_results
 from polybench.results.usage import summarize_usage
 from polybench.results.warnings import final_warnings
@@ -62,7 +62,7 @@ def study_toml(study: Study) -> str:
     return tomli_w.dumps(fields)
 
 
-def choose_baseline(study: Study, runs: Sequence[ConfigurationRun]) -> str | None:
+def choose_baseline(study: Study, runs: Sequence[MeasuredConfiguration]) -> str | None:
     """Return the requested baseline, else `torch/cpu`, else the first configuration, if possible one without a caveat.
 
     Configurations that were not measured or failed the parity check cannot be the baseline.
@@ -74,7 +74,7 @@ def choose_baseline(study: Study, runs: Sequence[ConfigurationRun]) -> str | Non
     return preferred if preferred in measured else next(iter(measured), None)
 
 
-def _is_busy(run: ConfigurationRun) -> bool:
+def _is_busy(run: MeasuredConfiguration) -> bool:
     """Return True if every timing block has interference."""
     blocks = [block for process in run.block_counters for block in process]
     return bool(blocks) and all(block.affected for block in blocks)
@@ -95,7 +95,7 @@ def derive(
         BadInput: the study does not have the baseline.
         DamagedLog: the events contradict each other, or nothing was begun.
     """
-    measured = StudyRun.of(events, salvage=salvage)
+    measured = measured_study(events, salvage=salvage)
     if baseline is not None:
         lookup_or_suggest(baseline, {run.configuration.name: run for run in measured.runs}, "configuration")
     try:
@@ -117,7 +117,9 @@ def report_of(events: Iterable[AnyEvent], **arguments: Any) -> StudyDocument:
         raise DamagedLog(f"cannot read the log of {document.id}: {error}") from error
 
 
-def _derive(measured: StudyRun, baseline: str | None, tolerance: float | None) -> StudyDocument:
+def _derive(
+    measured: MeasuredStudy[MeasuredConfiguration], baseline: str | None, tolerance: float | None
+) -> StudyDocument:
     header, settings = measured.header, measured.settings
     if header is None or settings is None:
         raise ValueError("it ended before its settings were known")
@@ -165,13 +167,15 @@ def _derive(measured: StudyRun, baseline: str | None, tolerance: float | None) -
     return document
 
 
-def _host(host: Host, measured: StudyRun) -> Host:
+def _host(host: Host, measured: MeasuredStudy[MeasuredConfiguration]) -> Host:
     """Return the host with the waits for it to be idle."""
     waited, programs = measured.idle_wait_seconds, measured.busiest_programs
     return msgspec.structs.replace(host, idle_wait_seconds=waited, busiest_programs=programs)
 
 
-def _warnings(document: StudyDocument, study: Study, model: Model, measured: StudyRun) -> list[str]:
+def _warnings(
+    document: StudyDocument, study: Study, model: Model, measured: MeasuredStudy[MeasuredConfiguration]
+) -> list[str]:
     """Return the warnings of the log, and those about the results; each once."""
     texts = [warned.text for warned in measured.warnings]
     if measured.end is None:
@@ -254,7 +258,7 @@ def _common(numbers: Iterable[int]) -> int | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _build_result(study: Study, model: Model, settings: SettingsChosen, run: ConfigurationRun) -> Result:
+def _build_result(study: Study, model: Model, settings: SettingsChosen, run: MeasuredConfiguration) -> Result:
     """Build the record of a configuration; `add_comparisons` fills in what depends on other configurations."""
     configuration, workload = run.configuration, run.planned.workload
     trainings = [
@@ -343,7 +347,7 @@ class _Times(NamedTuple):
 _NOT_TIMED = _Times()
 
 
-def _summarize_times(run: ConfigurationRun, values: list[list[list[float]]]) -> _Times:
+def _summarize_times(run: MeasuredConfiguration, values: list[list[list[float]]]) -> _Times:
     unaffected = drop_affected_rounds(values, run.block_counters)
     trend = statistics.upward_trend(values) or 0.0
     slower = (
@@ -387,7 +391,7 @@ def _time_and_seeds(times: Sequence[float | None]) -> tuple[float | None, int, i
     return stdlib_statistics.median(reached) if len(reached) == len(times) else None, len(reached), len(times)
 
 
-def _garbage_collection(run: ConfigurationRun, step_time: StepTime | None) -> GarbageCollection:
+def _garbage_collection(run: MeasuredConfiguration, step_time: StepTime | None) -> GarbageCollection:
     if not run.gc_stats or step_time is None:
         return GarbageCollection()
     seconds = sum(stats.seconds for stats in run.gc_stats)
@@ -395,7 +399,7 @@ def _garbage_collection(run: ConfigurationRun, step_time: StepTime | None) -> Ga
     return GarbageCollection(seconds / steps, sum(stats.full_collections for stats in run.gc_stats))
 
 
-def _pipeline(run: ConfigurationRun, workload: Workload, step_time: StepTime | None) -> Pipeline | None:
+def _pipeline(run: MeasuredConfiguration, workload: Workload, step_time: StepTime | None) -> Pipeline | None:
     """Split the mean step time into waiting and computing, and add the throughput of each part alone."""
     if workload.input == "preload" or step_time is None:
         return None
@@ -411,7 +415,7 @@ def _pipeline(run: ConfigurationRun, workload: Workload, step_time: StepTime | N
     )
 
 
-def collect_versions(run: ConfigurationRun) -> dict[str, Any]:
+def collect_versions(run: MeasuredConfiguration) -> dict[str, Any]:
     """Return versions by name of framework or library; `build`, `environment` and `inherited` are dicts."""
     info = run.engine_info
     versions: dict[str, Any] = {**info.versions, "build": info.build} if info else {}

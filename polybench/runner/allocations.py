@@ -14,7 +14,7 @@ from polybench.planning.plan import engine_spec, has_native_count, needs_native_
 from polybench.planning.schedule import COUNTED_STEPS
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.runner.workers import load_request, start_worker
 

@@ -19,7 +19,7 @@ from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceF
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.results.run_state import CachedParity, ConfigurationRun
+from polybench.runner.configuration_run import CachedParity, ConfigurationRun
 from polybench.runner.session import Session
 from polybench.runner.workers import load_request, record_failure, start_reference, start_workers
 from polybench.schema.options import CheckScope, Configuration

@@ -14,7 +14,7 @@ from polybench.data.file_cache import cache_key
 from polybench.engines import ENGINES
 from polybench.results.document import collect_versions
 from polybench.results.peak import comparable_peaks
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import PeakDocument, PeakMeasurement
 from polybench.schema.metadata import Host

@@ -19,7 +19,7 @@ from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.protocol.environment import overridden_env_vars
 from polybench.results.document import study_toml
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.resume import refuse_changes
 from polybench.runner.scratch import exclusive_lock, scratch_folder

@@ -31,8 +31,8 @@ from polybench.planning.schedule import CALIBRATION_STEPS, RoundBudget, TimingBl
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared
 from polybench.protocol.process import WorkerProcess
-from polybench.results.run_state import ConfigurationRun
 from polybench.runner.allocations import count_after_timing, count_native_allocations
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.parity import check_other_code
 from polybench.runner.session import Session
 from polybench.runner.workers import Workers, load_request, record_failure, request_all, start_worker

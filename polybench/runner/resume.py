@@ -26,7 +26,8 @@ from polybench.machine import host
 from polybench.planning.study_file import parse
 from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
 from polybench.results.document import collect_versions, report_of
-from polybench.results.run_state import ConfigurationRun, StudyRun
+from polybench.results.measured import measured_study
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.runner.workers import list_changes, version_changes
 from polybench.schema.metadata import Host, ToolVersion
@@ -124,7 +125,7 @@ def _unfinished_study(log: Log, id: str) -> Study:
 
 def _check_measurements(log: Log) -> None:
     """Raise an error unless the log has a valid report, and each configuration all process runs that have ended."""
-    measured = StudyRun.of(log.events)
+    measured = measured_study(log.events)
     if measured.settings is None:
         return
     report_of(log.events)

@@ -23,7 +23,8 @@ from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
 from polybench.results.document import build_settings, derive, is_complete
-from polybench.results.run_state import ConfigurationRun, StudyRun
+from polybench.results.measured import MeasuredStudy
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
 from polybench.runner.progress import ConfigurationProgress, PhaseTimer
 from polybench.runner.scratch import prune_logs
@@ -65,7 +66,7 @@ class Session:
             if folder is not None and not is_inside(folder, self._folder):
                 raise BadInput(f"cannot write to {folder}: expected a folder inside of {self._folder}: delete the link")
         prune_logs(self.logs.parent)
-        self.measured = StudyRun.of(log.events)
+        self.measured = MeasuredStudy(ConfigurationRun).apply_all(log.events)
         self.idle_wait = IdleWait(plan.study.wait_idle, self.progress.on_stage)
         self.idle_wait.waited_seconds = self.measured.idle_wait_seconds
         self.own_runs = make_runs(plan, scratch / "environments", files.dataset.name)

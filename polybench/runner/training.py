@@ -17,7 +17,7 @@ from polybench.protocol import calls
 from polybench.protocol.calls import Trained
 from polybench.protocol.process import WorkerProcess
 from polybench.results.document import is_complete
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.runner.workers import load_request, start_worker
 from polybench.schema import units

@@ -25,7 +25,7 @@ from polybench.protocol.environment import recorded_env_vars, unrecorded_env_has
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.process import WorkerProcess
 from polybench.results.document import collect_versions, planned_configurations
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.schema.result import library_versions
 
 

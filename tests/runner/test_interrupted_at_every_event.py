@@ -11,7 +11,7 @@ import pytest
 
 from polybench.log import AnyEvent, BlockTimed, StudyEnded, WorkerStarted, encode_line, read_log
 from polybench.results.document import derive
-from polybench.results.run_state import StudyRun
+from polybench.results.measured import measured_study
 from polybench.run import resume_study, run_study
 from polybench.runner.progress import NullProgress
 from polybench.schema.study import StudyDocument
@@ -74,7 +74,7 @@ def test_a_log_of_any_length_is_resumed_to_a_complete_study(name: str, tmp_path:
     whole = derive(events)
     for length in range(1, len(events)):
         after = resume_at(length, events, name, tmp_path / f"resumed-{length}")
-        document, measured = derive(after), StudyRun.of(after)
+        document, measured = derive(after), measured_study(after)
         assert document.finished
         assert [one.status for one in document.results] == ["ok"] * len(whole.results)
         assert [one.configuration for one in document.results] == [one.configuration for one in whole.results]
@@ -99,13 +99,13 @@ def test_a_log_of_any_length_is_resumed_to_a_complete_study(name: str, tmp_path:
 @pytest.mark.parametrize("name", ["two engines", "bursts of another program", "trainings"])
 def test_measurements_of_process_runs_that_ended_are_not_repeated(name: str, tmp_path: Path) -> None:
     events = complete_log(name, tmp_path)
-    whole = StudyRun.of(events)
+    whole = measured_study(events)
     for length in range(1, len(events), 3):
         after = resume_at(length, events, name, tmp_path / f"resumed-{length}")
-        cut = StudyRun.of(events[:length])
+        cut = measured_study(events[:length])
         ended = cut.process_runs
         assert all((len(run.blocks), len(run.startups)) == (ended, ended) for run in cut.runs)
-        for run, other in zip(StudyRun.of(after).runs, whole.runs, strict=True):
+        for run, other in zip(measured_study(after).runs, whole.runs, strict=True):
             assert run.blocks[:ended] == other.blocks[:ended]
         places = Counter(
             (one.configuration, one.process, one.round, one.attempt) for one in after if isinstance(one, BlockTimed)

@@ -10,8 +10,8 @@ import pytest
 
 from polybench.engines import ENGINES
 from polybench.protocol.process import WorkerProcess
-from polybench.results.run_state import ConfigurationRun
 from polybench.runner import allocations, process_runs, workers
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.worker.allocations import SOURCE
 from tests.runner.studies import RecordingProgress, run

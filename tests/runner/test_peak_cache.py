@@ -12,7 +12,7 @@ from polybench.engines.job import EngineInfo
 from polybench.log import PlannedConfiguration
 from polybench.networks.lenet import LENET
 from polybench.results.peak import KernelTiming, comparable_peaks, compare_with_peak
-from polybench.results.run_state import ConfigurationRun
+from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
 from polybench.schema.options import Configuration
 from polybench.schema.parity import ParityCheck

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.log import PhaseEnded
-from polybench.results.run_state import StudyRun
+from polybench.results.measured import measured_study
 from polybench.runner import progress
 from polybench.runner.progress import NullProgress, Phase, PhaseTimer
 from polybench.schema.metadata import PhaseSeconds
@@ -28,7 +28,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def durations(events: list[PhaseEnded]) -> PhaseSeconds:
     """Return the seconds of a study's phases, as its report has them."""
-    seconds = StudyRun.of(events).phases()
+    seconds = measured_study(events).phases()
     assert seconds is not None
     return seconds
 

@@ -20,7 +20,7 @@ from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.log import AnyEvent, Log, read_log
 from polybench.results.document import study_toml
-from polybench.results.run_state import StudyRun
+from polybench.results.measured import measured_study
 from polybench.run import resume_study, run_study
 from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, find_resumable, find_unfinished
@@ -111,7 +111,7 @@ def test_an_anonymous_study_of_a_folder_is_not_resumed(tmp_path: Path) -> None:
 )
 def test_a_killed_study_is_resumed_to_completion(stage: str, process_runs: int, trainings: int, tmp_path: Path) -> None:
     log = killed_at(stage, tmp_path)
-    id, before = log.stem, StudyRun.of(read_log(log))
+    id, before = log.stem, measured_study(read_log(log))
     assert before.process_runs == process_runs
     runs = {run.configuration.name: run for run in before.runs}
     trained = sum(len(run.trainings) for run in before.runs)
@@ -143,7 +143,7 @@ def test_a_killed_training_is_resumed_after_its_last_epoch(tmp_path: Path) -> No
     study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3, accuracy=True)
     log = killed_at("epoch 3", tmp_path, study)
     id = log.stem
-    (before,) = StudyRun.of(read_log(log)).runs[0].trainings
+    (before,) = measured_study(read_log(log)).runs[0].trainings
     assert len(before.epochs) == 2
     listener = RecordingProgress()
     document = resume_study(id, listener, store=Store(tmp_path))

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, Self, TypeVar
 
 import msgspec
 
 from polybench.engines.job import EngineInfo, GcStats
-from polybench.errors import EngineUnavailable
 from polybench.log import (
     AllocationsCounted,
     AllreduceTimed,
@@ -25,7 +24,6 @@ from polybench.log import (
     Failed,
     GroupsChosen,
     Header,
-    Log,
     MemoryMeasured,
     OfConfiguration,
     ParityChecked,
@@ -45,11 +43,7 @@ from polybench.log import (
 )
 from polybench.machine.interference import severity
 from polybench.machine.meters.observer import BlockUsage
-from polybench.planning.plan import engine_spec
 from polybench.planning.schedule import RoundBudget
-from polybench.protocol.calls import Loaded
-from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
-from polybench.protocol.loaded_code import Code, changed_names, describe_changes, fingerprint
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
@@ -57,33 +51,18 @@ from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
 from polybench.schema.result import Startup, Status, Training
 
-NO_CODE: Code = {}
-
-
-class CachedParity(NamedTuple):
-    """A parity check of an earlier study, and what its worker had loaded."""
-
-    worker_info: Loaded
-    parity: ParityCheck
-    later_code: Code
-
 
 @dataclass
-class ConfigurationRun:
+class MeasuredConfiguration:
     """State of one configuration so far.
 
     Attributes:
         planned: the configuration, its workload and the environment of its workers.
-        log: gets the events that `record` applies; None in a program that does not measure a study.
-        interpreter: of the workers that this program starts.
         blocks: all attempts at timing blocks, as [process][round][attempt].
         best_blocks: the attempt with the least interference at each of them, as [process][round].
-        cached_check: a check that counts as soon as a worker has loaded the same code.
     """
 
     planned: PlannedConfiguration
-    log: Log | None = None
-    interpreter: Interpreter = OWN_INTERPRETER
     status: Status = "ok"
     reason: str | None = None
     hint: str | None = None
@@ -92,12 +71,7 @@ class ConfigurationRun:
     python: tuple[str, str] | None = None
     """Version and path of another environment's interpreter."""
     parity: ParityCheck = UNCHECKED
-    cached_check: CachedParity | None = None
-    code: dict[str, str] = field(default_factory=dict)
-    """The code that its last worker had loaded before its first step, see `protocol.loaded_code`."""
     code_sha256: str | None = None
-    later_code: dict[str, str] = field(default_factory=dict)
-    """Files that the checked worker had loaded at the end of the parity check, in addition."""
     later_code_sha256: str | None = None
     resolution: Literal["step", "block"] = "step"
     startups: list[Startup] = field(default_factory=list)
@@ -134,11 +108,6 @@ class ConfigurationRun:
     def is_ranked(self) -> bool:
         """True if neither the run nor its parity check failed."""
         return self.status != "failed" and self.parity.status != "fail"
-
-    @property
-    def is_unchecked(self) -> bool:
-        """True if it has neither a parity check nor one of an earlier study."""
-        return self.parity == UNCHECKED and self.cached_check is None
 
     @property
     def counted_blocks(self) -> list[list[BlockTimed]]:
@@ -186,84 +155,6 @@ class ConfigurationRun:
     def peak_rss_bytes(self) -> int | None:
         """Peak resident memory over all processes."""
         return max((block.peak_rss_bytes for process in self.counted_blocks for block in process), default=None)
-
-    def record(self, event: OfConfiguration | Warned) -> None:
-        """Add an event to the log, and apply it."""
-        if self.log is not None:
-            self.log.add(event)
-        self.apply(event)
-
-    def record_loaded(self, loaded: Loaded) -> None:
-        """Record what a worker has loaded, and a cached parity check of the same code."""
-        name, cached = self.configuration.name, self.cached_check
-        if changed := changed_names(self.code, loaded.code) if self.code else []:
-            text = f"between two processes of this study, {describe_changes(changed)}"
-            self.record(Warned(configuration=name, text=text, names=True))
-        if (self.engine_info, self.code_sha256) != (loaded.info, fingerprint(loaded.code)):
-            version = self.interpreter.version
-            python = None if version is None else (version, self.interpreter.executable)
-            self._record_engine(loaded.info, loaded.code, python)
-        self.cached_check = None
-        if cached is not None and cached.worker_info == loaded:
-            self.record_parity(cached.parity, cached.later_code, cached=True)
-
-    def record_parity(self, parity: ParityCheck, later_code: Code = NO_CODE, *, cached: bool = False) -> None:
-        """Record a parity check, and which code the checked worker had loaded after its first step."""
-        name, sha256 = self.configuration.name, fingerprint(later_code)
-        self.record(ParityChecked(configuration=name, parity=parity, cached=cached, later_code_sha256=sha256))
-        self.later_code = dict(later_code)
-        if self.log is not None:
-            self.log.save_content(sha256, later_code)
-
-    def _record_engine(self, info: EngineInfo, code: Code, python: tuple[str, str] | None) -> None:
-        sha256 = fingerprint(code)
-        self.record(
-            EngineLoaded(
-                configuration=self.configuration.name,
-                versions=info.versions,
-                build=info.build,
-                devices=[*info.devices],
-                python=python,
-                code_sha256=sha256,
-            )
-        )
-        self.code = dict(code)
-        if self.log is not None:
-            self.log.save_content(sha256, code)
-
-    def copy_check(self, first: ConfigurationRun) -> None:
-        """Record what was found out about an equal configuration before anything was measured."""
-        self.cached_check = first.cached_check
-        if first.engine_info is not None:
-            self._record_engine(first.engine_info, first.code, first.python)
-        if first.parity != UNCHECKED:
-            self.record_parity(first.parity, first.later_code)
-        if first.status in ("unavailable", "failed"):
-            self._fail(first.status, first.reason, first.hint, first.log_path)
-
-    def mark_unavailable(self, missing: EngineUnavailable) -> None:
-        """Record that this machine lacks the engine or the device."""
-        hint = self.interpreter.adapt_hint(missing.hint, engine_spec(self.configuration))
-        self._fail("unavailable", missing.reason, hint)
-
-    def mark_failed(self, error: Exception, log: Path | None = None) -> None:
-        """Record the failure; measurements so far remain."""
-        self.cached_check = None  # no worker has confirmed that the engine is unchanged
-        if isinstance(error, EngineUnavailable):
-            self.mark_unavailable(error)
-        else:
-            self._fail("failed", str(error), "see the worker's log for details" if log else None, log)
-
-    def _fail(
-        self, status: Literal["unavailable", "failed"], reason: str | None, hint: str | None, log: Path | None = None
-    ) -> None:
-        path = str(log) if log else None
-        name = self.configuration.name
-        self.record(Failed(configuration=name, status=status, reason=reason, hint=hint, log_path=path))
-
-    def warn(self, text: str) -> None:
-        """Record a warning."""
-        self.record(Warned(configuration=self.configuration.name, text=text, names=True))
 
     def start_process_run(self) -> None:
         """Start a process run, in which nothing is measured yet."""
@@ -362,11 +253,15 @@ def _sum_known(seconds: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
+ConfigurationT = TypeVar("ConfigurationT", bound=MeasuredConfiguration)
+
+
 @dataclass
-class StudyRun:
+class MeasuredStudy(Generic[ConfigurationT]):
     """State of a study so far.
 
     Attributes:
+        configuration_type: type of its configurations, which a program that measures them extends.
         runs: one a configuration, in the study's order.
         groups: names of the configurations that are measured side by side.
         budgets: round budgets of the groups at the end of the last process run.
@@ -375,10 +270,11 @@ class StudyRun:
         phase_seconds: by phase and number of the process run, -1 outside of process runs.
     """
 
+    configuration_type: type[ConfigurationT]
     header: Header | None = None
     settings: SettingsChosen | None = None
-    runs: list[ConfigurationRun] = field(default_factory=list)
-    _by_name: dict[str, ConfigurationRun] = field(default_factory=dict)
+    runs: list[ConfigurationT] = field(default_factory=list)
+    _by_name: dict[str, ConfigurationT] = field(default_factory=dict)
     groups: list[list[str]] = field(default_factory=list)
     budgets: list[RoundBudget] = field(default_factory=list)
     interference: list[RoundInterference] = field(default_factory=list)
@@ -390,9 +286,8 @@ class StudyRun:
     idle_wait_seconds: float = 0.0
     busiest_programs: list[str] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, events: Iterable[AnyEvent], *, salvage: bool = False) -> StudyRun:
-        """Apply all events.
+    def apply_all(self, events: Iterable[AnyEvent], *, salvage: bool = False) -> Self:
+        """Apply all events, and return the study.
 
         Blocks of a process run without its end do not count. Ctrl-C ends it early: what it has measured is reported
         until the study is resumed, which measures it again.
@@ -404,20 +299,19 @@ class StudyRun:
         Raises:
             DamagedLog: an event contradicts those before it; the message has its line.
         """
-        study = cls()
         for number, event in enumerate(events, start=1):
             try:
-                study.apply(event)
+                self.apply(event)
             except (LookupError, ValueError) as error:
                 if salvage:
                     break
-                name = f"the log of {study.header.id}" if study.header else "the log"
+                name = f"the log of {self.header.id}" if self.header else "the log"
                 raise damaged(name, number, str(error)) from error
-        if study.end is None:
-            study.drop_unfinished()
-        return study
+        if self.end is None:
+            self.drop_unfinished()
+        return self
 
-    def run(self, configuration: str) -> ConfigurationRun:
+    def run(self, configuration: str) -> ConfigurationT:
         """The run of a configuration; raises LookupError if the study has none of this name."""
         try:
             return self._by_name[configuration]
@@ -466,7 +360,7 @@ class StudyRun:
         if self.settings is not None:
             raise ValueError("second settings")
         self.settings = event
-        self.runs = [ConfigurationRun(planned) for planned in event.configurations]
+        self.runs = [self.configuration_type(planned) for planned in event.configurations]
         self._by_name = {run.configuration.name: run for run in self.runs}
 
     @_apply.register
@@ -515,3 +409,8 @@ class StudyRun:
             return
         self.end = event
         self.idle_wait_seconds, self.busiest_programs = event.idle_wait_seconds, event.busiest_programs
+
+
+def measured_study(events: Iterable[AnyEvent], *, salvage: bool = False) -> MeasuredStudy[MeasuredConfiguration]:
+    """Return what the events of a log say; see `MeasuredStudy.apply_all`."""
+    return MeasuredStudy(MeasuredConfiguration).apply_all(events, salvage=salvage)
