@@ -69,7 +69,7 @@ def killed_once(command: list[str], draw: random.Random) -> tuple[dict[str, int]
 def resumed(command: list[str], results: Path, finished: dict[str, int]) -> tuple[list[str], int]:
     """Return the findings, and how many process runs had arrived before."""
     again = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
-    nothing = "nothing to resume" in again.stderr
+    nothing = "no unfinished study" in again.stderr
     if nothing and not any(finished.values()):
         again = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [f"ended with {again.returncode}: {again.stderr[-300:]}"] if again.returncode else []

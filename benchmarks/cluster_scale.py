@@ -26,14 +26,15 @@ from _faults import write_images
 from polybench.analysis.merge import merge
 from polybench.cluster import run as run_module
 from polybench.cluster.executor import Event, Node
-from polybench.cluster.messages import Message, Saved, Task, current_fingerprint, encode_line, message_decoder
+from polybench.cluster.messages import Lines, Message, Task, current_fingerprint, encode_line, message_decoder
 from polybench.cluster.node import run_task
 from polybench.cluster.run import run_on_cluster
+from polybench.log import Header
 from polybench.render import render
 from polybench.runner.checkpoint import ClusterRun
+from polybench.runner.prepare import new_header
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import MachineGroup, Study
-from polybench.schema.study import from_json, to_json
 from polybench.storage.store import Store
 
 _PROCESSES = 2
@@ -56,8 +57,7 @@ def study(folder: Path, configurations: int) -> Study:
 def recorded(folder: Path, configurations: int) -> tuple[list[bytes], float]:
     """Record a node program's messages for one machine group, and their duration."""
     lines: list[bytes] = []
-    task = Task(id="20260101-000000-0000", created="2026-01-01T00:00:00+00:00",
-                study=study(folder, configurations), fingerprint=current_fingerprint())  # fmt: skip
+    task = Task(header=new_header(), study=study(folder, configurations), fingerprint=current_fingerprint())
     began = time.monotonic()
     run_task(task, lambda message: lines.append(encode_line(message)))
     return lines, time.monotonic() - began
@@ -90,10 +90,9 @@ class Replayed:
     def _said(self, line: bytes, task: Task) -> Message:
         """Decode for each machine again, like messages from a network."""
         message = message_decoder.decode(line)
-        if isinstance(message, Saved):
-            document = from_json(message.document)
-            document.id = task.id
-            message = msgspec.structs.replace(message, document=to_json(document))
+        if isinstance(message, Lines) and isinstance(message.events[0], Header):
+            header = msgspec.structs.replace(message.events[0], id=task.header.id)
+            message = Lines(message.first, [header, *message.events[1:]])
         return message
 
     def stop(self) -> None:
@@ -121,7 +120,7 @@ def one_size(folder: Path, machines: int, configurations: int) -> None:
     if machines > 1:
         rows = len(render(merge(documents, {}), "table").splitlines())
     table = time.process_time() - began
-    stored = sum(path.stat().st_size for path in (folder / f"results-{machines}").glob("*.json"))
+    stored = sum(path.stat().st_size for path in (folder / f"results-{machines}").glob("*.jsonl"))
     print(json.dumps({
         "machines": machines,
         "configurations": machines * configurations,

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +69,8 @@ class Header(Event, frozen=True, kw_only=True, tag="header"):
     published: list[PublishedResult] = []
     repeated_data_sha256: str | None = None
     """SHA-256 of the data of the study that is repeated."""
+    machine_label: str | None = None
+    """Label of the machine of a cluster run with several machines."""
     anonymous: bool = False
 
 
@@ -267,11 +269,13 @@ class StudyResumed(Event, frozen=True, kw_only=True, tag="resumed"):
 class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
     """The end of a process: nothing is left to measure, it was interrupted, or the user will not resume it.
 
-    `step_seconds` are the step times that were printed, by configuration; `hint` is the command that goes on.
+    `step_seconds` are the step times that were printed, by configuration; `hint` is the command that goes on. `failure`
+    is the reason if the driver of a cluster run gave up the machine.
     """
 
     outcome: Literal["finished", "interrupted", "discarded"]
     polybench: ToolVersion
+    failure: str | None = None
     step_seconds: dict[str, Seconds] = {}
     hint: str | None = None
     idle_wait_seconds: float = 0.0
@@ -372,6 +376,9 @@ def read_end(path: Path) -> StudyEnded | None:
 Edit = Callable[[Header, AnyEvent], AnyEvent | None]
 """Function of the header and an event that returns what the log gets; None leaves the event out."""
 
+Send = Callable[[int, AnyEvent], None]
+"""Function of the number of a line, from 1, and of its event."""
+
 
 def _unchanged(_: Header, event: AnyEvent) -> AnyEvent:
     return event
@@ -386,10 +393,13 @@ class Log:
         events: all events, in their order.
     """
 
-    def __init__(self, path: Path | None = None, events: Sequence[AnyEvent] = (), *, edit: Edit = _unchanged) -> None:
-        """Start a log with events that the file contains; `edit` omits what an anonymous log must not contain."""
-        self.path, self.events = path, list(events)
+    def __init__(self, path: Path | None = None, *, edit: Edit = _unchanged) -> None:
+        """Start an empty log; `edit` omits what an anonymous log must not contain."""
+        self.path = path
+        self.events: list[AnyEvent] = []
         self._edit = edit
+        self._send: Send | None = None
+        self._sent = 0
         self._file: int | None = None
         self._written = 0
         self._pending: list[bytes] = []
@@ -458,6 +468,21 @@ class Log:
             if not self._is_held:
                 with contextlib.suppress(OSError):
                     self._write()
+        self._pass_on()
+
+    def send_to(self, send: Send, *, after: int = 0) -> None:
+        """Pass on each line after the first ones, once: those that the log has, and then each that is added.
+
+        A line that is held until `release` follows with the next one; one that cannot be written is passed on at once.
+        """
+        self._send, self._sent = send, after
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._send is not None and not self._is_held:
+            for number in range(self._sent, len(self.events)):
+                self._send(number + 1, self.events[number])
+            self._sent = len(self.events)
 
     @property
     def problem(self) -> str | None:
@@ -490,16 +515,18 @@ class Log:
                 return msgspec.json.decode(read_regular_file(self.states / f"{sha256}.json"), type=dict[str, str])
         return {}
 
-    def save_copy(self) -> Path | None:
-        """Write the whole log to the temporary folder, for a file that cannot be written; None if that fails."""
+    def save_copy(self) -> str | None:
+        """Write the whole log to the temporary folder if its file lacks a line; return the problem, and the copy."""
+        if (problem := self.problem) is None:
+            return None
         assert self.path is not None
         path = Path(tempfile.gettempdir()) / f"polybench-{self.path.name}"
         try:
             with atomic_write(path) as file:
                 file.write(self.text)
         except OSError:
-            return None
-        return path
+            return problem
+        return f"{problem}; saved a copy to {path}"
 
     def close(self) -> None:
         """Release the file."""

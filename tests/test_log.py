@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,38 @@ def test_a_resumed_log_that_is_refused_stays_as_it_was(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_each_line_is_sent_once_with_its_number_even_if_the_disk_is_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    sent: list[tuple[int, AnyEvent]] = []
+    with Log.create(path) as log:
+        log.send_to(lambda number, event: sent.append((number, event)))
+        for count, event in enumerate(EVENTS, start=1):
+            if count == 2:
+                monkeypatch.setattr(os, "pwrite", full)
+            log.add(event)
+            assert sent == [*enumerate(EVENTS[:count], start=1)]
+        monkeypatch.undo()
+        assert log.problem is None
+    sent.clear()
+    with Log.resume(path) as log:
+        log.send_to(lambda number, event: sent.append((number, event)), after=len(EVENTS) - 1)
+        log.add(Warned(text="held"))
+        assert sent == []  # a study that is refused sends nothing
+        log.release()
+        log.add(END)
+    assert sent == [*enumerate([EVENTS[-1], Warned(text="held"), END], start=len(EVENTS))]
+    sent.clear()
+    log = Log()
+    log.add(HEADER)
+    log.send_to(lambda number, event: sent.append((number, event)))
+    log.add(END)
+    assert sent == [(1, HEADER), (2, END)]
+
+
 def test_a_log_has_one_writer(path: Path) -> None:
     with Log.create(path) as log:
         log.add(HEADER)
@@ -175,18 +208,19 @@ def test_a_file_that_was_deleted_is_written_again_with_all_events(lost: str, pat
         if lost == "replaced":
             assert log.problem == f"cannot write to {path}: File exists"
             assert path.read_text() == "of another program"
-            copy = log.save_copy()
-            assert copy is not None
+            copy = Path(tempfile.gettempdir()) / f"polybench-{path.name}"
+            assert log.save_copy() == f"{log.problem}; saved a copy to {copy}"
             assert read_log(copy) == EVENTS[:3]
             copy.unlink()
             victim = path.with_name("victim")
             victim.touch()
             copy.symlink_to(victim)  # of another user of the temporary folder
-            assert log.save_copy() == copy
+            assert log.save_copy() == f"{log.problem}; saved a copy to {copy}"
             assert victim.read_bytes() == b""
             copy.unlink()
         else:
             assert read_log(path) == log.events == EVENTS[:3]
+            assert log.save_copy() is None
 
 
 def test_a_log_without_a_file_has_its_events(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import msgspec
 
 from polybench.engines import ENGINES
 from polybench.errors import __version__, install_command
-from polybench.log import Header
+from polybench.log import AnyEvent, Header
 from polybench.parity_check.check import source_files
 from polybench.runner.progress import ConfigurationProgress
-from polybench.schema.options import CheckScope, EngineName, Study
+from polybench.schema.options import CheckScope, EngineName, PositiveInt, Study
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +39,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     fingerprint: Fingerprint
     strict: bool = False
     parity_check: CheckScope = "new"
-    log: bytes | None = None
-    """Log of an earlier node, from which this one resumes."""
+    log: list[AnyEvent] = []
+    """Log of an earlier node, from which this one resumes; empty if everything is measured."""
     diagnose: bool = False
     """Send the report of `doctor` instead of measuring."""
 
@@ -81,12 +81,23 @@ class WarningRaised(msgspec.Struct, frozen=True, tag="warning_raised"):
     text: str
 
 
-class Saved(msgspec.Struct, frozen=True, tag="saved"):
-    """The study's log so far, sent after each finished phase of the study."""
+class Lines(msgspec.Struct, frozen=True, tag="lines"):
+    """Lines of the study's log; `first` is the number of the first one, from 1."""
 
-    log: bytes
-    logs: dict[str, bytes] = {}
-    """Logs of failed workers, by file name."""
+    first: PositiveInt
+    events: list[AnyEvent]
+
+    def after(self, count: int) -> list[AnyEvent]:
+        """Return those after the first `count` lines of the log; raise ValueError if lines before them are missing."""
+        if self.first > count + 1:
+            raise ValueError(f"line {count + 1} of its log did not arrive")
+        return self.events[count + 1 - self.first :]
+
+
+class Moved(msgspec.Struct, frozen=True, tag="moved"):
+    """The node program starts again on another machine, with a new log; the reason is a text."""
+
+    reason: str
 
 
 class Diagnosed(msgspec.Struct, frozen=True, tag="diagnosed"):
@@ -97,7 +108,10 @@ class Diagnosed(msgspec.Struct, frozen=True, tag="diagnosed"):
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
-    """Last message after the last document or report."""
+    """Last message after the end of the log, or after the report."""
+
+    logs: dict[str, bytes] = {}
+    """Logs of failed workers, by file name."""
 
 
 class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
@@ -119,7 +133,7 @@ class NodeLost(msgspec.Struct, frozen=True, tag="node_lost"):
 LAST_MESSAGES = (Finished, Rejected, NodeLost)
 
 Message = (
-    Started | StageChanged | TimeLeft | ProgressUpdate | WarningRaised | Saved | Diagnosed
+    Started | StageChanged | TimeLeft | ProgressUpdate | WarningRaised | Lines | Moved | Diagnosed
     | Finished | Rejected | NodeLost
 )  # fmt: skip
 
@@ -142,13 +156,13 @@ def decode_lines(text: bytes) -> tuple[list[Message], bytes]:
     return messages, rest
 
 
-def append_message(file: Path, message: Message) -> None:
-    """Write a message so that other nodes can read it, after the incomplete line that a killed job may have left.
+def append_messages(file: Path, *messages: Message) -> None:
+    """Write messages so that other nodes can read them, after the incomplete line that a killed job may have left.
 
     A network file system shows changes to a file only when it is opened, so it does not stay open.
     """
     with file.open("ab") as stream:
-        stream.write(b"\n" + encode_line(message))
+        stream.write(b"\n" + b"".join(map(encode_line, messages)))
         stream.flush()
         os.fsync(stream.fileno())
 
@@ -162,16 +176,18 @@ def read_messages(file: Path, offset: int = 0) -> tuple[list[Message], int]:
     return [], offset
 
 
-def last_host(file: Path) -> tuple[str | None, bytes | None]:
-    """Return a job's last host, and the log for resuming there; None for what is missing."""
-    host, log = None, None
+def last_host(file: Path) -> tuple[str | None, list[Lines]]:
+    """Return the host that a job has started on last, None if it has not started, and the lines sent from there."""
+    host, sent = None, list[Lines]()
     for message in read_messages(file)[0]:
-        if isinstance(message, Started):
-            log = log if message.hostname == host else None
-            host = message.hostname
-        elif isinstance(message, Saved):
-            log = message.log
-    return host, log
+        match message:
+            case Started():
+                host = message.hostname
+            case Moved():
+                sent = []
+            case Lines():
+                sent.append(message)
+    return host, sent
 
 
 def current_fingerprint() -> Fingerprint:

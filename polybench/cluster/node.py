@@ -1,12 +1,13 @@
 """The node program, `python -m polybench.cluster.node`: measures the study of one machine group.
 
 It reads a Task from standard input and writes messages to standard output. The study runs as on any machine
-(runner.study), in a results folder of its own. After each phase its log is sent to the driver, from which it can be
-resumed. If standard input is closed, the driver is gone, and the node program ends.
+(`run.run`), in a results folder of its own, and the driver gets each line of its log, from which it can be resumed.
+If standard input is closed, the driver is gone, and the node program ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -21,10 +22,10 @@ import msgspec
 from polybench.cluster.messages import (
     Diagnosed,
     Finished,
+    Lines,
     Message,
     ProgressUpdate,
     Rejected,
-    Saved,
     StageChanged,
     Started,
     Task,
@@ -37,13 +38,18 @@ from polybench.cluster.messages import (
     request_decoder,
 )
 from polybench.errors import BadInput, PolybenchError
-from polybench.log import Failed, Log, StudyEnded
+from polybench.log import Header
+from polybench.log import encode_line as encode_event
 from polybench.machine import host, interrupts
 from polybench.protocol.interpreter import OWN_INTERPRETER
-from polybench.run import resume_study, run_study
+from polybench.results.document import study_toml
+from polybench.run import run
 from polybench.runner.doctor import diagnose
+from polybench.runner.prepare import new_log
 from polybench.runner.progress import ConfigurationProgress, NullProgress
+from polybench.runner.resume import unfinished_log
 from polybench.runner.scratch import scratch_folder
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 
 Send = Callable[[Message], None]
@@ -61,46 +67,44 @@ def run_task(task: Task, send: Send) -> None:
         if task.diagnose:
             send(StageChanged("looking for engines"))
             send(Diagnosed(diagnose()))
+            send(Finished())
         else:
             with scratch_folder() as folder:
-                _measure(task, send, folder)
-        send(Finished())
+                send(Finished(_measure(task, send, folder)))
     except PolybenchError as error:
         send(Rejected(str(error), error.exit_code))
     except KeyboardInterrupt:
         send(Rejected("interrupted before anything was measured", 130))
 
 
-def _measure(task: Task, send: Send, folder: Path) -> None:
-    """Run or resume one study in a results folder of its own."""
-    store, progress, header = StreamingStore(folder, send), StreamingProgress(send), task.header
-    with interrupts.defer_signals():
-        if task.log is not None:
-            store.log_path(header.id).write_bytes(task.log)
-            resume_study(header.id, progress, store=store, strict=task.strict, anonymous=header.anonymous)
-            return
-        header = msgspec.structs.replace(header, host=host.this_host(), polybench=host.tool_version())
-        run_study(task.study, progress, store=store, header=header, strict=task.strict, parity_check=task.parity_check)
+def _measure(task: Task, send: Send, folder: Path) -> dict[str, bytes]:
+    """Run or resume one study in a results folder of its own; return the logs of failed workers."""
+    store, header = Store(folder), task.header
+    with interrupts.defer_signals(), contextlib.ExitStack() as stack:
+        if task.log:
+            _write_log(task, store)
+            log, _ = stack.enter_context(unfinished_log(header.id, store, anonymous=header.anonymous))
+        else:
+            header = msgspec.structs.replace(header, host=host.this_host(), polybench=host.tool_version())
+            log = stack.enter_context(new_log(task.study, header, store))
+        log.send_to(lambda number, event: send(Lines(number, [event])), after=len(task.log))
+        progress = StreamingProgress(send)
+        document = run(task.study, log, progress, store=store, strict=task.strict, parity_check=task.parity_check)
+    return _read_logs(document, folder / "logs" / header.id)
 
 
-class StreamingStore(Store):
-    """A results folder for one study, which sends its log after each phase."""
+def _write_log(task: Task, store: Store) -> None:
+    """Write the log of an earlier node; its study may have the paths of another machine, or lack them."""
+    header, *events = task.log
+    assert isinstance(header, Header)
+    header = msgspec.structs.replace(header, study=study_toml(task.study))
+    store.log_path(task.header.id).write_bytes(b"".join(map(encode_event, [header, *events])))
 
-    def __init__(self, folder: Path, send: Send) -> None:
-        super().__init__(folder)
-        self._send = send
 
-    def publish(self, log: Log) -> None:
-        """Send the log, even if this disk is full, and with the end of the study the logs of failed workers."""
-        has_ended = isinstance(log.events[-1], StudyEnded)
-        self._send(Saved(log.text, self._read_logs(log) if has_ended else {}))
-
-    def _read_logs(self, log: Log) -> dict[str, bytes]:
-        """Return the logs of failed workers, whose folder is deleted with this store."""
-        folder = self.folder / "logs" / log.header.id  # an anonymous log lacks this path
-        failures = [event.log_path for event in log.events if isinstance(event, Failed) and event.log_path is not None]
-        paths = [folder / Path(path).name for path in failures]
-        return {path.name: path.read_bytes()[-_MAX_LOG_BYTES:] for path in paths if path.is_file()}
+def _read_logs(document: StudyDocument, folder: Path) -> dict[str, bytes]:
+    """Return the logs of failed workers, whose folder is deleted with this study; an anonymous report lacks it."""
+    paths = [folder / Path(result.log_path).name for result in document.results if result.log_path is not None]
+    return {path.name: path.read_bytes()[-_MAX_LOG_BYTES:] for path in paths if path.is_file()}
 
 
 class StreamingProgress(NullProgress):

@@ -61,13 +61,16 @@ class NodeJob(Checkpointable):
     def __call__(self) -> None:
         """Run the node program; on the same host it resumes what an earlier start has finished."""
         task, this_host = self.task, socket.gethostname()
-        host, log = messages.last_host(self.file)
+        host, sent = messages.last_host(self.file)
         if host == this_host:
-            task = msgspec.structs.replace(task, log=log or task.log)
+            log = list(task.log)
+            for lines in sent:
+                log += lines.after(len(log))
+            task = msgspec.structs.replace(task, log=log)
         elif host is not None:
-            task = msgspec.structs.replace(task, log=None)
+            task = msgspec.structs.replace(task, log=[])
             moved = f"started on {host}, but SLURM moved the job: everything is measured again on {this_host}"
-            messages.append_message(self.file, messages.WarningRaised(moved))
+            messages.append_messages(self.file, messages.Moved(moved))
         # SLURM sends SIGTERM to all processes of a job. The node program and its workers inherit that it is
         # ignored, since a terminated worker would be a failed configuration.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -77,8 +80,7 @@ class NodeJob(Checkpointable):
             received: list[Message] = []
             while not any(isinstance(message, messages.LAST_MESSAGES) for message in received):
                 received = process.receive()
-                for message in received:
-                    messages.append_message(self.file, message)
+                messages.append_messages(self.file, *received)
 
 
 class _Submitter(submitit.SlurmExecutor):
@@ -168,12 +170,12 @@ class SlurmExecutor:
 
         If a killed driver has left a job that waits, runs or has finished, follow that one instead.
         """
-        folder, offset, host = self._folder / task.header.id, 0, ""
+        folder, host = self._folder / task.header.id, ""
         if not (folder / "job").exists():
-            offset = messages.read_messages(folder / "messages")[1]  # of an earlier job, which was lost
-            host = preferred_host or "" if task.log is not None else ""
+            (folder / "messages").unlink(missing_ok=True)  # of an earlier job; the task has its log
+            host = preferred_host or "" if task.log else ""
             self._submit(folder, group, task, host)
-        self._jobs[group.label] = _Job(folder, host, offset)
+        self._jobs[group.label] = _Job(folder, host)
         self._last_query = -math.inf
 
     def _submit(self, folder: Path, group: MachineGroup, task: Task, host: str) -> None:
@@ -235,8 +237,8 @@ class SlurmExecutor:
 class _Job:
     """A submitted job, which may start only on this host, if any. Drivers may follow it while its file `job` exists."""
 
-    def __init__(self, folder: Path, host: str, offset: int) -> None:
-        self.folder, self._host, self._start, self._offset = folder, host, offset, offset
+    def __init__(self, folder: Path, host: str) -> None:
+        self.folder, self._host, self._offset = folder, host, 0
         self.id = (folder / "job").read_text()
         self.state, self._reason, self.is_stopped, self._end_time = "", "", False, math.inf
         self._new: list[Message] = []
@@ -248,8 +250,8 @@ class _Job:
             return
         self._end_time = time.monotonic() if state in _END_STATES else math.inf
         if state == "PENDING":
-            host, log = messages.last_host(self.folder / "messages")
-            if log is not None and not self._host and previous[0] != "PENDING":
+            host, sent = messages.last_host(self.folder / "messages")
+            if sent and not self._host and previous[0] != "PENDING":
                 self._require_host(host or "")  # it was requeued, and only this host can resume it
             elif self._host and reason.startswith("ReqNodeNotAvail"):
                 self._require_host("")
@@ -265,14 +267,14 @@ class _Job:
         """Return new messages, in order."""
         received, self._offset = messages.read_messages(self.folder / "messages", self._offset)
         received, self._new = [*received, *self._new], []
-        was_cancelled = self.is_stopped and self._offset == self._start
+        was_cancelled = self.is_stopped and self._offset == 0
         if received or time.monotonic() < self._end_time + (0 if was_cancelled else _LATE_SECONDS):
             return received
         if was_cancelled:
             return [messages.NodeLost(f"job {self.id} was cancelled before it started", can_retry=False)]
         reason = f" ({self._reason})" if self._reason not in ("", self.state) else ""
         text = f"job {self.id} ended as {self.state}{reason}; its log: {self.folder / 'log'}"
-        if self._offset == self._start:
+        if self._offset == 0:
             text += "; all nodes must share this folder and have this Python; --on slurm:FOLDER selects another folder"
         return [messages.NodeLost(text, can_retry=self.state in ("NODE_FAIL", "forgotten"))]
 

@@ -133,6 +133,8 @@ def _derive(
         if measured.end is not None and measured.end.outcome == "interrupted" and run.is_active:
             result.status, result.hint = "interrupted", measured.end.hint
             result.reason = f"interrupted after {len(run.counted_blocks)} of {study.processes} processes"
+            if measured.end.failure is not None:
+                result.status, result.reason = "failed", measured.end.failure
         elif result.busy and result.reason is None:
             result.reason = busy_reason(result.interference, host.busiest_programs)
             result.hint = busy_hint(result.interference)
@@ -149,6 +151,7 @@ def _derive(
         title=header.title,
         tags=header.tags,
         study=header.study,
+        machine_label=header.machine_label,
         settings=msgspec.structs.replace(
             shared,
             baseline=baseline,

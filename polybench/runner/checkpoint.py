@@ -123,7 +123,7 @@ class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineStudy(msgspec.Struct, kw_only=True):
-    """The study of one machine group, which has a checkpoint of its own."""
+    """The study of one machine group, which has a log of its own."""
 
     label: str
     study_id: Id
@@ -131,9 +131,6 @@ class MachineStudy(msgspec.Struct, kw_only=True):
     """Host name of the machine that last started it."""
     versions: dict[str, str | None] = {}
     """Versions of the engines' packages on that machine."""
-    notes: list[str] = []
-    """Notes on lost machines, for its document."""
-    finished: bool = False
 
 
 class ClusterCheckpoint(Checkpoint, kw_only=True, tag="cluster"):
@@ -358,7 +355,8 @@ def discard(run: ResumableRun, store: Store) -> None:
         if run.kind is not None:  # no other process measures it
             stack.enter_context(checkpoints.lock(run.id))
         for id in study_ids:
-            discard_study(id, store)
+            if run.kind is None or store.log_path(id).exists():  # a machine may not have started
+                discard_study(id, store)
         if run.kind is not None:
             checkpoints.remove(run.id)
     if (checkpoints.folder / run.id).exists():

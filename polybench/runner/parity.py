@@ -50,7 +50,7 @@ def check_parity(session: Session, scope: CheckScope = "new", *, strict: bool = 
                 run.copy_check(first)
     if strict:
         _require_available(session.runs)
-    session.check_log()  # only then, since a study that is refused sends nothing
+    session.check_log()
 
 
 def _reuse_cached_checks(session: Session) -> None:

@@ -161,13 +161,11 @@ class Session:
         return self.log.states / name
 
     def check_log(self) -> None:
-        """Report a log that cannot be written, and send it if the study runs for another machine."""
+        """Report a log that cannot be written."""
         problem = self.log.problem
         if problem not in (None, self._last_problem):
             self.progress.on_warning(f"{problem}; polybench retries later")
         self._last_problem = problem
-        if self._store is not None:
-            self._store.publish(self.log)
 
     def end(self, *, interrupted: bool = False) -> StudyDocument:
         """End the log, and return the report; delete the logs of workers if none failed."""
@@ -207,14 +205,9 @@ class Session:
                 run.record(PeaksUsed(configuration=run.configuration.name, peaks=peaks))
 
     def _copy_unwritten(self) -> list[str]:
-        """Send the whole log, and copy it if its file lacks something; return what the user should know."""
-        if self._store is None:
+        """Copy the log if its file lacks something; return what the user should know."""
+        if self._store is None or (text := self.log.save_copy()) is None:
             return []
-        self._store.publish(self.log)
-        if (problem := self.log.problem) is None:
-            return []
-        copy = self.log.save_copy()
-        text = f"{problem}; saved a copy to {copy}" if copy else problem
         self._store.failed_saves[self.log.header.id] = text
         self.progress.on_warning(text)
         return [text]

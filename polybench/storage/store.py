@@ -1,6 +1,6 @@
 """Saves and loads studies, a log each, and documents of other kinds in subfolders.
 
-A study that this machine did not measure, of a cluster's node or of Julia, is a document as well.
+A study without a log, of Julia for example, is a document.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import platformdirs
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
-from polybench.log import SUFFIX, Log, read_log
+from polybench.log import SUFFIX, read_log
 from polybench.results.document import report_of
 from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, newest_name, read_document
 from polybench.schema.encoding import decode, encode
@@ -71,9 +71,6 @@ class Store:
     def logs(self) -> list[Path]:
         """Return the paths of all logs, readable or not, the oldest first."""
         return sorted(self.folder.glob(f"*{SUFFIX}"))
-
-    def publish(self, log: Log) -> None:
-        """Send the log of a running study, if this store does; called after each phase."""
 
     def ensure_writable(self) -> None:
         """Check before a measurement that its document can be saved.

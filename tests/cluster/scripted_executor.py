@@ -7,22 +7,26 @@ from collections.abc import Sequence
 from typing import Literal
 
 from polybench.cluster.executor import Event, Node
-from polybench.cluster.messages import Message, NodeLost, Saved, Task
+from polybench.cluster.messages import Lines, Message, NodeLost, Task
 from polybench.errors import BadInput
+from polybench.log import StudyResumed
 from polybench.schema.options import MachineGroup
 from tests.cluster.cluster_runs import study_log
 
 Script = list[Message]
 
-SAVED = NodeLost("placeholder for a log with three process runs")
+SENT = NodeLost("placeholder for a log with three process runs")
 LAST = NodeLost("placeholder for the complete log")
 OTHER_IMAGES = NodeLost("placeholder for a log with other images")
 CTRL_C = NodeLost("placeholder for Ctrl-C, after which the machine is gone")
 NODE_GONE = NodeLost("the node is gone")
 
 
-def saved(task: Task, *, end: Literal["finished", "interrupted"] | None = None, **settings: str) -> Saved:
-    return Saved(study_log(task.header, task.study, end=end, **settings).text)
+def sent(task: Task, *, end: Literal["finished", "interrupted"] | None = None, **settings: str) -> Lines:
+    """Return a log with three process runs, or lines that resume the task's log, which has them."""
+    log = study_log(task.header, task.study, end=end, **settings).events
+    resumed = StudyResumed(resumed_at="2026-01-01T00:00:00+00:00", processes=3, trainings=0)
+    return Lines(len(task.log) + 1, [resumed, *log[len(log) - bool(end) :]] if task.log else log)
 
 
 class ScriptedExecutor:
@@ -47,9 +51,9 @@ class ScriptedExecutor:
         if not self.scripts[group.label]:
             raise BadInput("no script is left")
         logs = {
-            id(SAVED): saved(task),
-            id(LAST): saved(task, end="finished"),
-            id(OTHER_IMAGES): saved(task, data_sha256="other"),
+            id(SENT): sent(task),
+            id(LAST): sent(task, end="finished"),
+            id(OTHER_IMAGES): sent(task, data_sha256="other"),
         }
         script = self.scripts[group.label].pop(0)
         self._events += [Event(group.label, logs.get(id(one), one)) for one in script]

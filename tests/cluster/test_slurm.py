@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import msgspec
 import psutil
@@ -24,25 +24,27 @@ from polybench.cluster import slurm
 from polybench.cluster.messages import (
     LAST_MESSAGES,
     Finished,
+    Lines,
     Message,
+    Moved,
     NodeLost,
-    Saved,
     StageChanged,
     Started,
     Task,
     WarningRaised,
-    append_message,
+    append_messages,
     current_fingerprint,
     read_messages,
 )
 from polybench.cluster.slurm import NodeJob, SlurmExecutor
 from polybench.errors import BadInput
-from polybench.log import ProcessEnded, decode_lines
+from polybench.log import AnyEvent, ProcessEnded, Warned
 from polybench.planning.study_file import read
 from polybench.results.document import derive
 from polybench.runner.prepare import new_header
 from polybench.schema.options import MachineGroup
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
 from tests.cluster import fake_slurm
 from tests.cluster.cluster_runs import study
 
@@ -100,26 +102,33 @@ def is_last(message: Message) -> bool:
     return isinstance(message, LAST_MESSAGES)
 
 
-def has_process_run(saved: Saved) -> bool:
-    events = decode_lines(saved.log.splitlines(keepends=True), "the log")
-    return any(isinstance(event, ProcessEnded) for event in events)
+def has_process_run(message: Message) -> bool:
+    return isinstance(message, Lines) and any(isinstance(event, ProcessEnded) for event in message.events)
 
 
 def is_stage(message: Message) -> bool:
     return isinstance(message, StageChanged)
 
 
-def last_log(messages: list[Message]) -> bytes:
-    return [one for one in messages if isinstance(one, Saved)][-1].log
+def log_of(messages: list[Message]) -> list[AnyEvent]:
+    log: list[AnyEvent] = []
+    for message in messages:
+        if isinstance(message, Lines):
+            assert message.first == len(log) + 1
+            log += message.events
+    return log
 
 
-def last_document(messages: list[Message]) -> StudyDocument:
-    return derive(decode_lines(last_log(messages).splitlines(keepends=True), "the log"))
+def document_of(messages: list[Message]) -> StudyDocument:
+    return derive(log_of(messages))
+
+
+def lines(first: int) -> Lines:
+    return Lines(first, [Warned(text=f"line {first}")])
 
 
 def write_messages(folder: Path, *messages: Message) -> Path:
-    for message in messages:
-        append_message(folder / "messages", message)
+    append_messages(folder / "messages", *messages)
     return folder
 
 
@@ -182,7 +191,7 @@ def test_study_runs_on_a_node(executor: SlurmExecutor, tmp_path: Path) -> None:
     messages = messages_until(executor, is_last, seconds=120)
     assert isinstance(messages[-1], Finished), messages
     assert any(isinstance(one, Started) for one in messages)
-    assert [result.status for result in last_document(messages).results] == ["ok"]
+    assert [result.status for result in document_of(messages).results] == ["ok"]
     executor.close()
     assert not (tmp_path / "shared").exists()
 
@@ -226,19 +235,19 @@ def test_one_node_of_each_partition_that_is_up_is_diagnosed(executor: SlurmExecu
 
 def test_study_resumes_if_its_job_restarts(executor: SlurmExecutor, commands: Path, tmp_path: Path) -> None:
     executor.start(MachineGroup(), task(tmp_path, processes=50))
-    before = messages_until(executor, lambda one: isinstance(one, Saved) and has_process_run(one))
+    before = messages_until(executor, has_process_run)
     os.kill(int((commands / "job-1" / "pid").read_text()), signal.SIGUSR2)  # sent before SLURM's time limit
     restarted = messages_until(executor, lambda one: isinstance(one, Started))
-    restarted += messages_until(executor, lambda one: isinstance(one, Saved))
+    restarted += messages_until(executor, has_process_run)
     executor.stop()
     after = messages_until(executor, is_last)
     assert isinstance(after[-1], Finished), after
     starts = [one.hostname for one in [*before, *restarted, *after] if isinstance(one, Started)]
     assert starts == [socket.gethostname()] * 2
-    assert last_log(after).startswith(last_log(before))
-    first, document = last_document(before), last_document(after)
+    first, document = document_of(before), document_of([*before, *restarted, *after])
     assert document.finished
-    assert len(document.results[0].nested_step_times) >= len(first.results[0].nested_step_times) > 0
+    (resumed,) = document.resumed
+    assert resumed.processes >= len(first.results[0].nested_step_times) > 0
     assert any("resumed after" in warning for warning in document.warnings)
     executor.close()
     assert not (tmp_path / "shared").exists()
@@ -247,11 +256,11 @@ def test_study_resumes_if_its_job_restarts(executor: SlurmExecutor, commands: Pa
 @pytest.mark.usefixtures("commands")
 def test_stop_ends_a_study_like_ctrl_c(executor: SlurmExecutor, tmp_path: Path) -> None:
     executor.start(MachineGroup(), task(tmp_path, processes=50))
-    messages_until(executor, lambda one: isinstance(one, Saved))
+    messages = messages_until(executor, has_process_run)
     executor.stop()
-    messages = messages_until(executor, is_last)
+    messages += messages_until(executor, is_last)
     assert isinstance(messages[-1], Finished), messages
-    assert any(result.status == "interrupted" for result in last_document(messages).results)
+    assert any(result.status == "interrupted" for result in document_of(messages).results)
 
 
 @pytest.mark.usefixtures("commands")
@@ -291,9 +300,9 @@ def test_requeued_job_waits_for_the_host_of_its_log(executor: SlurmExecutor, com
     executor.start(MachineGroup(), task(tmp_path), preferred_host="n1")
     assert "nodelist" not in (commands / "job-1" / "options").read_text()  # without a log any host is suitable
     messages_until(executor, is_stage)
-    job = write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1.local"), Saved(b"{}\n"))
+    job = write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1.local"), lines(1))
     fake_slurm.set_state(commands / "job-1", "RUNNING|None")
-    messages_until(executor, lambda one: isinstance(one, Saved))
+    messages_until(executor, lambda one: isinstance(one, Lines))
     while executor._jobs["local"].state != "RUNNING":
         executor.events(0.1)
     fake_slurm.set_state(commands / "job-1", "PENDING|BeginTime")
@@ -311,10 +320,10 @@ def test_job_of_a_killed_driver_is_followed(
 ) -> None:
     (commands / "hold").write_text("Priority")
     SlurmExecutor(f"slurm:{tmp_path / 'shared'}").start(MachineGroup(), task(tmp_path))
-    messages: list[Message] = [Started(hostname="n1"), Saved(b"{}\n")]
-    messages += [Saved(b"{}\n{}\n"), Finished()] if is_finished else []
+    messages: list[Message] = [Started(hostname="n1"), lines(1)]
+    messages += [lines(2), Finished()] if is_finished else []
     write_messages(tmp_path / "shared" / task(tmp_path).header.id, *messages)
-    executor.start(MachineGroup(), task(tmp_path, log=b"older"), preferred_host="n1")
+    executor.start(MachineGroup(), task(tmp_path, log=lines(1).events), preferred_host="n1")
     found = [event.message for event in executor.events(0)]
     assert [one for one in found if not isinstance(one, StageChanged)] == messages
     assert not (commands / "job-2").exists()
@@ -327,26 +336,46 @@ def test_job_of_an_interrupted_driver_is_not_followed(
     (commands / "hold").write_text("Priority")
     first = SlurmExecutor(f"slurm:{tmp_path / 'shared'}")
     first.start(MachineGroup(), task(tmp_path))
-    write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1"), Saved(b"{}\n"))
+    write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1"), lines(1))
     first.close()
-    executor.start(MachineGroup(), task(tmp_path, log=b"{}\n"), preferred_host="n1")
+    executor.start(MachineGroup(), task(tmp_path, log=lines(1).events), preferred_host="n1")
     assert "--nodelist=n1" in (commands / "job-2" / "options").read_text()
-    messages_until(executor, is_stage)
+    assert {type(one) for one in messages_until(executor, is_stage)} == {StageChanged}
 
 
+@pytest.fixture
+def job_signals() -> Iterator[None]:
+    """Restore the handlers of signals that a job replaces."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("job_signals")
+def test_job_restarted_on_its_host_resumes_the_log_of_its_task_and_the_lines_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Mock(receive=lambda: [Finished()])
+    monkeypatch.setattr(slurm, "NodeProcess", node_process := Mock(return_value=process))
+    write_messages(tmp_path, Started(hostname=socket.gethostname()), lines(2), lines(3), lines(3), lines(4))
+    NodeJob(tmp_path / "messages", task(tmp_path, log=lines(1).events))()
+    (started,) = [call.args[0] for call in node_process.call_args_list]
+    assert started.log == [event for number in (1, 2, 3, 4) for event in lines(number).events]
+    assert process.close.called
+
+
+@pytest.mark.usefixtures("job_signals")
 def test_job_restarted_on_another_host_measures_everything(tmp_path: Path) -> None:
     job = NodeJob(tmp_path / "messages", task(tmp_path, processes=1))
-    write_messages(tmp_path, Started(hostname="another"), Saved(b"{}\n"))
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        job()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    write_messages(tmp_path, Started(hostname="another"), lines(1))
+    job()
     messages = read_messages(tmp_path / "messages")[0]
     assert isinstance(messages[-1], Finished), messages[-1]
-    (warning,) = [one.text for one in messages if isinstance(one, WarningRaised) and "started on another" in one.text]
-    assert warning.startswith("started on another, but SLURM moved the job: everything is measured again on ")
+    (moved,) = [number for number, one in enumerate(messages) if isinstance(one, Moved)]
+    reason = f"started on another, but SLURM moved the job: everything is measured again on {socket.gethostname()}"
+    assert messages[moved] == Moved(reason)
+    assert document_of(messages[moved:]).finished
 
 
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.sbatch")), ids=lambda path: path.name)
@@ -384,8 +413,8 @@ def test_example_job_runs_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     options = ["--quick", "--batch-size", "16", "--rounds-per-process", "1", "--steps-per-round", "3"]
     command = ["sbatch", "--parsable", "--wait", f"--output={log}", str(EXAMPLES / "one_node.sbatch"), str(file)]
     subprocess.run([*command, *options, "--results", str(results)], check=True)
-    (saved,) = results.glob("*.json")
-    assert from_json(saved.read_bytes()).finished
+    (saved,) = Store(results).studies()
+    assert saved.finished
     assert "fake/cpu" in log.read_text()
 
 
@@ -395,7 +424,7 @@ def test_a_job_that_its_node_lost_is_started_again(
 ) -> None:
     monkeypatch.setattr(slurm, "_LATE_SECONDS", 0.0)
     (tmp_path / "job").write_text("17")
-    job = slurm._Job(tmp_path, "", 0)
+    job = slurm._Job(tmp_path, "")
     job.update(state, "")
     (lost,) = job.poll()
     assert isinstance(lost, NodeLost)
