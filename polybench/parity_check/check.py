@@ -15,11 +15,11 @@ If the job is a forward pass, both parts compare the logits of the first batches
 
 from __future__ import annotations
 
+import functools
 import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -111,6 +111,10 @@ class ParityChecker:
         self._scratch = scratch
         self._cache = FileCache(cache, Losses, _MAX_CACHE_BYTES)
 
+    @functools.cached_property
+    def _source_digest(self) -> str:
+        return cache_key(*source_files())  # reads all of polybench, so once for all configurations
+
     def check(self, engine: WorkerSession, request: CheckRequest) -> ParityCheck:
         """Run both parts of the check in a session that has loaded its framework.
 
@@ -134,7 +138,7 @@ class ParityChecker:
                 timed, conventions = self._check_timed(engine, large, folder, zero_gradients, small.epoch)
                 deviations = self._known_deviations(large, conventions, folder, zero_gradients)
                 timed += own_dropout_errors(
-                    partial(engine.request, timeout=request.timeout), request.job, folder / "dropout"
+                    functools.partial(engine.request, timeout=request.timeout), request.job, folder / "dropout"
                 )
             # Wrong batches make all other tensors wrong, so they are reported first.
             batches = [tensor for tensor in timed if tensor.kind == "batch"]
@@ -230,7 +234,7 @@ class ParityChecker:
         large = request.job.model.total_parameters() > _MAX_CACHED_PARAMETERS
         cache = FileCache(self._scratch / "reference", Losses, _MAX_CACHE_BYTES) if large else self._cache
         files = (request.weights, Path(request.epoch.images_path), Path(request.epoch.labels_path))
-        losses = cache.fetch(training_key(job, steps, files), folder, train)
+        losses = cache.fetch(training_key(job, steps, self._source_digest, *files), folder, train)
         return _loaded(folder, losses)
 
     def _check_timed(
@@ -405,7 +409,7 @@ def _finite_loss(state: State) -> float | None:
     return state.loss if math.isfinite(state.loss) else None
 
 
-def training_key(job: Job, steps: int, files: Iterable[Path]) -> str:
+def training_key(job: Job, steps: int, source_digest: str, *files: Path) -> str:
     """Return a hash of everything that determines the results of a reference training.
 
     The reference always computes in float64. The contents of batches and network (`files`) determine the
@@ -423,7 +427,7 @@ def training_key(job: Job, steps: int, files: Iterable[Path]) -> str:
         replicas=1,
     )
     job = msgspec.structs.replace(job, workload=workload, model=job.model.without_name())
-    return cache_key(job, steps, np.__version__, *files, *source_files())
+    return cache_key(job, steps, np.__version__, source_digest, *files)
 
 
 def source_files() -> list[Path]:

@@ -401,14 +401,15 @@ def _pairs(actual: Path, expected: Path, names: Iterable[str] | None = None) -> 
 
     The reference writes tensors in the model's order, engines in an order of their own.
     """
-    with np.load(actual) as a, np.load(expected) as b:
+    with np.load(actual) as a, np.load(expected) as b:  # each tensor is read when it is compared, and once
         for name in b.files if names is None else names:
-            if name not in a.files or a[name].shape != b[name].shape:
-                returned = f"shape {a[name].shape}" if name in a.files else "no such tensor"
+            tensor, other = a.get(name), b[name]
+            if tensor is None or tensor.shape != other.shape:
+                returned = "no such tensor" if tensor is None else f"shape {tensor.shape}"
                 raise ConfigurationFailed(
-                    f"snapshot: expected {name} of shape {b[name].shape}, but the engine returned {returned}"
+                    f"snapshot: expected {name} of shape {other.shape}, but the engine returned {returned}"
                 )
-            yield name, a[name].astype(np.float64), b[name].astype(np.float64)
+            yield name, tensor.astype(np.float64), other.astype(np.float64)
 
 
 def _arrays(file: Path) -> dict[str, NDArray[Any]]:

@@ -35,7 +35,8 @@ def loaded_code() -> dict[str, str]:
     libraries = _LIBRARY.findall(_MEMORY_MAPS.read_text("utf-8", "surrogateescape")) if _MEMORY_MAPS.exists() else []
     loaded = (path for path in (*modules, *libraries) if path and not _POLYBENCH_JULIA_CACHE.search(path))
     paths = [os.path.split(path) for path in loaded]
-    folders = {folder: os.path.realpath(folder) for folder, _ in paths}  # of another environment, they are links
+    # Those of another environment are links. Each holds hundreds of files.
+    folders = {folder: os.path.realpath(folder) for folder in {folder for folder, _ in paths}}
     files = {os.path.join(folders[folder], name) for folder, name in paths}  # noqa: PTH118 - thousands
     stamps = {path: stamp for path in sorted(files) if (stamp := _stamp(path))}
     return {os.fsencode(path).decode("utf-8", "backslashreplace"): stamp for path, stamp in stamps.items()}
