@@ -48,35 +48,38 @@ def main() -> None:
     sys.excepthook = _print_bug
     if (conflict := import_name_conflict()) is not None:
         print(f"warning: {conflict}", file=sys.stderr)
-    code = _exit_code()
+    try:
+        command = typer.main.get_command(app)  # `app()` would replace sys.excepthook
+        code = int(command(standalone_mode=False) or 0)
+    except (*_EXPECTED, _UsageError) as error:
+        code = _report_error(error)
     interrupts.ignore()
     sys.exit(flush_stdout(code))
 
 
-def _exit_code() -> int:  # noqa: PLR0911 - one return per kind of error
-    try:
-        command = typer.main.get_command(app)  # `app()` would replace sys.excepthook
-        return int(command(standalone_mode=False) or 0)
-    except _UsageError as error:
-        return _report_usage(error)
-    except PolybenchError as error:
-        hint = f": {error.hint}" if isinstance(error, EngineUnavailable) else ""
-        return _report(f"error: {error}{hint}", error.exit_code)
-    except KeyboardInterrupt:
-        return _report("interrupted; nothing was measured yet", 130)
-    except BrokenPipeError:
-        return _report("", 1)  # the reader of standard output is gone
-    except MemoryError:
-        return _report("error: out of memory", 1)
-    except UnicodeEncodeError as error:
-        if "surrogates" not in error.reason:
-            raise
-        hint = "expected UTF-8: rename it, or set LC_ALL=C.UTF-8 if the terminal's names are UTF-8"
-        return _report(f"error: a path or option is not UTF-8: {error.object!a}: {hint}", 2)
-    except OSError as error:
-        if error.errno is None:  # not an error of the operating system
-            raise
-        return _report(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1)
+_EXPECTED = (PolybenchError, KeyboardInterrupt, MemoryError, UnicodeEncodeError, OSError)
+
+
+def _report_error(error: BaseException) -> int:  # noqa: PLR0911 - one return per kind of error
+    """Print one line for an expected error, and return its exit code; raise any other again."""
+    match error:
+        case _UsageError():
+            return _report_usage(error)
+        case PolybenchError():
+            hint = f": {error.hint}" if isinstance(error, EngineUnavailable) else ""
+            return _report(f"error: {error}{hint}", error.exit_code)
+        case KeyboardInterrupt():
+            return _report("interrupted; nothing was measured yet", 130)
+        case BrokenPipeError():
+            return _report("", 1)  # the reader of standard output is gone
+        case MemoryError():
+            return _report("error: out of memory", 1)
+        case UnicodeEncodeError() if "surrogates" in error.reason:
+            hint = "expected UTF-8: rename it, or set LC_ALL=C.UTF-8 if the terminal's names are UTF-8"
+            return _report(f"error: a path or option is not UTF-8: {error.object!a}: {hint}", 2)
+        case OSError() if error.errno is not None:  # else it is not one of the operating system
+            return _report(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1)
+    raise error
 
 
 _UsageError: Any = typer.BadParameter.__mro__[1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from polybench.cli.execute import find_checkpoint, run_and_render
+from polybench.cli.execute import StudyOutput, find_checkpoint
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL, RARE
 from polybench.cli.output import (
@@ -136,7 +136,11 @@ def reject_explain(options: OutputOptions, what: str) -> None:
 
 def _execute(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
     if len(cluster_run.groups) == 1:
-        run_and_render(lambda progress, store: measure(progress, store=store).only_document, options)
+        output = StudyOutput(options)
+        with interrupts.defer_signals():  # until the result is printed
+            with output.progress() as progress:
+                result = measure(progress, store=output.store).only_document
+            output.print(result, progress)
     if options.columns:
         raise BadInput(
             "--columns: not available for a table over machines: leave it out; each machine's study is saved"

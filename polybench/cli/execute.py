@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from polybench.cli.explain import ExplainResult, explain_study
-from polybench.cli.live import progress_on_stderr
+from polybench.cli.live import StderrProgress, progress_on_stderr
 from polybench.cli.output import (
     OutputOptions,
     check_writable,
@@ -25,7 +25,7 @@ from polybench.machine import interrupts
 from polybench.render import EXPLANATION_FORMATS, check_format, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.options import Study, does_train, max_epochs
+from polybench.schema.options import CheckScope, Study, does_train, max_epochs
 
 if TYPE_CHECKING:
     from polybench.runner.checkpoint import Checkpoint
@@ -43,26 +43,31 @@ def execute(
     recheck: bool = False,
 ) -> NoReturn:
     """Measure a study, or only check its parity, and print it; raise typer.Exit with the exit code."""
-    from polybench.run import run_study
-    from polybench.runner.prepare import new_header
+    from polybench.run import run
+    from polybench.runner.prepare import new_header, new_log
 
-    measure = partial(
-        run_study,
-        study,
-        header=new_header(own_arguments(), options.name(metadata), anonymous=options.anonymous),
-        strict=strict,
-        parity_check="only" if parity_only else "all" if recheck else "new",
-    )
-    run_and_render(measure, options, study, parity_only=parity_only)
+    output = StudyOutput(options, study, parity_only=parity_only)
+    header = new_header(own_arguments(), options.name(metadata), anonymous=options.anonymous)
+    check: CheckScope = "only" if parity_only else "all" if recheck else "new"
+    with interrupts.defer_signals():  # until the result is printed
+        with output.progress() as progress, new_log(study, header, output.store if not parity_only else None) as log:
+            result = run(study, log, progress, store=output.store, strict=strict, parity_check=check)
+        output.print(result, progress)
 
 
 def resume_study_by_id(
     id: str, options: OutputOptions, *, strict: bool = False, requested: Study | None = None
 ) -> NoReturn:
     """Resume the study with this ID, and print it like `execute`."""
-    from polybench.run import resume_study
+    from polybench.run import run
+    from polybench.runner.resume import unfinished_log
+    from polybench.storage.store import Store, results_folder
 
-    run_and_render(partial(resume_study, id, strict=strict, anonymous=options.anonymous), options, requested)
+    output, store = StudyOutput(options, requested), Store(results_folder(options.results))
+    with interrupts.defer_signals():
+        with output.progress() as progress, unfinished_log(id, store, anonymous=options.anonymous) as (log, study):
+            result = run(study, log, progress, store=store, strict=strict)
+        output.print(result, progress)
 
 
 def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool = False) -> NoReturn:
@@ -101,55 +106,67 @@ def check_output(options: OutputOptions) -> list[Metric] | None:
     return metrics
 
 
-def run_and_render(
-    measure: Callable[..., StudyDocument],
-    options: OutputOptions,
-    requested: Study | None = None,
-    *,
-    parity_only: bool = False,
-) -> NoReturn:
-    """Call `measure(progress, store=store)` and print its study; raise typer.Exit with the exit code.
+class StudyOutput:
+    """The output of a study that is measured now; what cannot be printed or written is refused before that.
 
-    `requested` is the study for `--explain`; with `parity_only`, `measure` runs only the parity check.
+    Attributes:
+        store: None if the study is not saved.
     """
-    from polybench.analysis.repetitions import spread_between_days
-    from polybench.render import explanation
-    from polybench.render.study import fastest_rows
-    from polybench.storage.store import Store, results_folder
 
-    metrics = check_output(options)
-    store = Store(results_folder(options.results)) if options.save else None
-    repeats_warnings = repeats_warnings_of(options) and not parity_only
-    make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
-    explained = ExplainResult(None)
-    with interrupts.defer_signals():  # until the result is printed
-        with make_progress(repeats_warnings=repeats_warnings) as progress:
-            result = measure(progress, store=store)
+    def __init__(self, options: OutputOptions, requested: Study | None = None, *, parity_only: bool = False) -> None:
+        """Check the options; `requested` is the study for `--explain`."""
+        from polybench.storage.store import Store, results_folder
+
+        self._options, self._requested, self._parity_only = options, requested, parity_only
+        self._metrics = check_output(options)
+        self.store = Store(results_folder(options.results)) if options.save else None
+
+    def progress(self) -> contextlib.AbstractContextManager[StderrProgress]:
+        """Show progress on standard error; warnings that the result repeats are not shown twice."""
+        repeats_warnings = repeats_warnings_of(self._options) and not self._parity_only
+        return self._progress(repeats_warnings=repeats_warnings)
+
+    def _progress(self, *, repeats_warnings: bool = False) -> contextlib.AbstractContextManager[StderrProgress]:
+        quiet, verbose = self._options.quiet, self._options.verbose
+        return progress_on_stderr(quiet=quiet, verbose=verbose, repeats_warnings=repeats_warnings)
+
+    def print(self, result: StudyDocument, progress: StderrProgress) -> NoReturn:
+        """Print the study, with its explanation if requested; raise typer.Exit with the exit code."""
+        from polybench.render import explanation
+        from polybench.render.study import fastest_rows
+
+        options = self._options
         progress.flush_warnings(result.warnings)
         if not options.quiet:
             _print_log_tails(result)
+        explained = ExplainResult(None)
         if options.explain:
-            with make_progress() as progress:  # the table does not repeat the warnings of the explanation
-                explained = explain_study(result, store, progress, own_arguments(), requested)
-        line = width(options.output)
-        text = render(
-            result,
-            options.format,
-            kind="parity" if parity_only else "",
-            width=line,
-            columns=metrics,
-            published=options.published,
-            notes=store is None,
-            name="last",
-            spread=spread_between_days(result, store.summaries()) if store else None,
-        )
+            with self._progress() as own_progress:  # the table does not repeat the warnings of the explanation
+                explained = explain_study(result, self.store, own_progress, own_arguments(), self._requested)
+        text = self._render(result)
         if explained.document is not None and options.format != "json":  # JSON has the statements already
-            option = "polybench explain last --suggest"
+            option, line = "polybench explain last --suggest", width(options.output)
             text += f"\n{explanation.render(explained.document, options.format, line, suggest_option=option)}"
         message = f"saved; print it again with: polybench show {result.id}"
-        codes = exit_code(result, parity_only=parity_only), explained.code
-        fastest = [] if parity_only else fastest_rows(result)
-        print_and_exit(text, options, store, message, *codes, hint=interrupted_hint(result.results), fastest=fastest)
+        codes = exit_code(result, parity_only=self._parity_only), explained.code
+        fastest = [] if self._parity_only else fastest_rows(result)
+        hint = interrupted_hint(result.results)
+        print_and_exit(text, options, self.store, message, *codes, hint=hint, fastest=fastest)
+
+    def _render(self, result: StudyDocument) -> str:
+        from polybench.analysis.repetitions import spread_between_days
+
+        return render(
+            result,
+            self._options.format,
+            kind="parity" if self._parity_only else "",
+            width=width(self._options.output),
+            columns=self._metrics,
+            published=self._options.published,
+            notes=self.store is None,
+            name="last",
+            spread=spread_between_days(result, self.store.summaries()) if self.store else None,
+        )
 
 
 def print_plan(study: Study, *, is_remote: bool = False, machine: str | None = None) -> None:

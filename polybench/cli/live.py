@@ -198,10 +198,11 @@ class LineProgress(_Warnings):
         """Do nothing: the stages are enough."""
 
 
+StderrProgress = LiveTable | LineProgress
+
+
 @contextlib.contextmanager
-def progress_on_stderr(
-    *, quiet: bool, verbose: bool, repeats_warnings: bool = False
-) -> Iterator[LiveTable | LineProgress]:
+def progress_on_stderr(*, quiet: bool, verbose: bool, repeats_warnings: bool = False) -> Iterator[StderrProgress]:
     """Report progress on standard error.
 
     Args:
@@ -211,7 +212,7 @@ def progress_on_stderr(
             printed by `flush_warnings`, and all of them if an exception prevents the result.
     """
     console = Console(stderr=True)
-    progress: LiveTable | LineProgress
+    progress: StderrProgress
     with contextlib.ExitStack() as stack:
         if quiet or verbose or not console.is_terminal:
             progress = LineProgress(console, quiet=quiet, repeats_warnings=repeats_warnings)

@@ -18,6 +18,7 @@ from polybench.parity_check.cache import CachedCheck, CheckCache, CheckContext
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
+from polybench.protocol.calls import Prepared, Request
 from polybench.protocol.process import WorkerProcess
 from polybench.runner.configuration_run import CachedParity, ConfigurationRun
 from polybench.runner.session import Session
@@ -167,7 +168,9 @@ class _GroupCheck:
         loaded = worker.receive(load_request(run), self._study.timeout)
         run.record_loaded(loaded)
         if not _needs_check(self._session, run):
-            self._build_only(run, worker)
+            worker.request(self._build_request(run), self._study.timeout)
+            if not engine_spec(run.configuration).computes:
+                run.record_parity(NOTHING_TO_CHECK)
             return
         checker = self._checker = self._checker or self._start_checker(stack)
         self._session.progress.on_stage(f"checking {run.configuration.name} against the float64 reference")
@@ -181,11 +184,7 @@ class _GroupCheck:
         run.record_parity(parity, later_code)
         self._cache.save(key, CachedCheck(loaded, parity, later_code))
 
-    def _build_only(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
-        """Build the job, to find out whether the device is available."""
+    def _build_request(self, run: ConfigurationRun) -> Request[Prepared]:
+        """Return the request that builds the job, which shows whether the device is available."""
         files, job = self._session.files, self._session.plan.job(run.configuration)
-        worker.request(
-            calls.prepare(job, str(files.weights), files.parity, pipeline=files.parity_stream), self._study.timeout
-        )
-        if not engine_spec(run.configuration).computes:
-            run.record_parity(NOTHING_TO_CHECK)
+        return calls.prepare(job, str(files.weights), files.parity, pipeline=files.parity_stream)

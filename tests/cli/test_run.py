@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from polybench.cluster.driver import ClusterResult, MachineResult
 from polybench.experiments.sweep import PointResult, SweepOutcome
-from polybench.log import Header
+from polybench.log import Log
 from polybench.planning.grid import points
 from polybench.planning.study_file import REFERENCES
 from polybench.planning.suggested_commands import OWN_DATA
@@ -164,7 +166,7 @@ def test_options_of_the_checks_reach_the_study(
     received: list[tuple[bool, str]] = []
     document = factories.study(factories.measured("fake/cpu", 0.01))
 
-    def run_study(*_: object, strict: bool, parity_check: str, **__: object) -> StudyDocument:
+    def run(*_: object, strict: bool, parity_check: str, **__: object) -> StudyDocument:
         received.append((strict, parity_check))
         return document
 
@@ -172,7 +174,7 @@ def test_options_of_the_checks_reach_the_study(
         received.append((cluster_run.strict, cluster_run.parity_check))
         return ClusterResult([MachineResult("local", document, None)], None, False)
 
-    monkeypatch.setattr("polybench.run.run_study", run_study)
+    monkeypatch.setattr("polybench.run.run", run)
     monkeypatch.setattr("polybench.cluster.run.run_on_cluster", run_on_cluster)
     name, *where = command.split()
     given = (study,) if name == "run" else ("--engines", "fake")
@@ -204,11 +206,11 @@ def test_quick_applies_after_the_other_options_and_another_seed_has_other_data(
     received: list[tuple[int, int, str | None]] = []
     document = factories.study(factories.measured("fake/cpu", 0.01))
 
-    def run_study(study: Study, *_: object, header: Header, **__: object) -> StudyDocument:
-        received.append((study.processes, study.seed, header.repeated_data_sha256))
+    def run(study: Study, log: Log, *_: object, **__: object) -> StudyDocument:
+        received.append((study.processes, study.seed, log.header.repeated_data_sha256))
         return document
 
-    monkeypatch.setattr("polybench.run.run_study", run_study)
+    monkeypatch.setattr("polybench.run.run", run)
     Store(results_folder()).save(msgspec.structs.replace(document, study='engines = ["fake"]\n'))
     for options in ((), ("--processes", "3"), ("--processes", "3", "--quick"), ("--seed", "7")):
         printed("run", "last", *options, "--no-save", "--quiet")
@@ -220,11 +222,16 @@ def test_quick_applies_after_the_other_options_and_another_seed_has_other_data(
 def test_a_study_is_resumed_strictly_on_request(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     received: list[tuple[str, bool]] = []
 
-    def resume_study(id: str, *_: object, strict: bool = False, **__: object) -> StudyDocument:
-        received.append((id, strict))
+    @contextlib.contextmanager
+    def unfinished_log(id: str, *_: object, **__: object) -> Iterator[tuple[str, Study]]:
+        yield id, Study(engines=("fake",))
+
+    def run(_: Study, log: str, *__: object, strict: bool = False, **___: object) -> StudyDocument:
+        received.append((log, strict))
         return factories.study(factories.measured("fake/cpu", 0.01))
 
-    monkeypatch.setattr("polybench.run.resume_study", resume_study)
+    monkeypatch.setattr("polybench.runner.resume.unfinished_log", unfinished_log)
+    monkeypatch.setattr("polybench.run.run", run)
     monkeypatch.setattr("polybench.runner.checkpoint.find_resumable", lambda name, store: ResumableRun(name))
     printed("resume", "20260101-a", "--quiet", *(["--strict"] if strict else []))
     assert received == [("20260101-a", strict)]

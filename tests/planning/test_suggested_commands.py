@@ -83,7 +83,7 @@ def measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop_series(series: SweepSpec, *_: Any, **__: Any) -> NoReturn:
         raise Read(points(series.study, series.axes)[0].study)
 
-    monkeypatch.setattr("polybench.run.run_study", stop)
+    monkeypatch.setattr("polybench.run.run", stop)
     monkeypatch.setattr("polybench.experiments.layers.run_layers", stop)
     monkeypatch.setattr("polybench.experiments.sweep.run_sweep", stop_series)
 
