@@ -118,7 +118,7 @@ def _table(one: StudyDocument | SweepDocument) -> str:
 def _repeated(one: StudyDocument | SweepDocument) -> list[str]:
     if isinstance(one, SweepDocument):
         return []
-    command = f"polybench run docs/gallery/measured/{one.id}.json --data auto"
+    command = f"polybench run docs/gallery/measured/{one.id}.jsonl --data auto"
     return [f"Repeat it on your machine, in a clone: `{command}`."]
 
 

@@ -17,8 +17,8 @@ from tests.gallery import GALLERY, figures
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LINKED_NUMBER = re.compile(r'\[([^]]+)\]\((\S+\.json) "(\S+) (\w+)"\)')
-"""Numbers such as `[38.2 ms](gallery/measured/ID.json "flux/cpu step_time")`."""
+LINKED_NUMBER = re.compile(r'\[([^]]+)\]\((\S+\.jsonl) "(\S+) (\w+)"\)')
+"""Numbers such as `[38.2 ms](gallery/measured/ID.jsonl "flux/cpu step_time")`."""
 EXAMPLE = re.compile(r"<!-- output of: polybench (.+) -->\n+```\n(.+?\n)```", re.S)
 """Commands such as `<!-- output of: polybench show ID -->` and what they print; a line `...` stands for any lines."""
 

@@ -242,9 +242,9 @@ class MeasuredConfiguration:
 
 
 def _least_affected(attempts: Sequence[BlockTimed]) -> BlockTimed:
-    """Return the attempt that counts, the first of equal ones, with the number of further attempts."""
+    """Return the attempt that counts, the first of equal ones, with the number of further attempts, saved or not."""
     best = min(attempts, key=lambda block: severity(block.counters))
-    counters = msgspec.structs.replace(best.counters, reruns=len(attempts) - 1)
+    counters = msgspec.structs.replace(best.counters, reruns=best.counters.reruns + len(attempts) - 1)
     return msgspec.structs.replace(best, counters=counters)
 
 
@@ -319,8 +319,8 @@ class MeasuredStudy(Generic[ConfigurationT]):
             raise LookupError(f"unknown configuration {configuration!r}") from None
 
     def phases(self) -> PhaseSeconds | None:
-        """Seconds of all phases; None if the study was resumed."""
-        if self.resumed:
+        """Seconds of all phases; None if the study was resumed, or none was timed."""
+        if self.resumed or not self.phase_seconds:
             return None
         seconds = {
             phase: [*runs.values()] if phase in ("process_starts", "rounds") else sum(runs.values(), 0.0)
