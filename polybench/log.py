@@ -99,7 +99,8 @@ class SettingsChosen(Event, frozen=True, kw_only=True, tag="settings"):
     """All settings after defaults, and the data, weights and batches that all configurations share."""
 
     settings: Settings
-    steps_in_epoch: PositiveInt
+    steps_in_epoch: PositiveInt | None
+    """Null for a user's own data in Julia, whose number is unknown."""
     cache_bytes: NaturalInt | None = None
     """Size of the last-level cache."""
     configurations: list[PlannedConfiguration]
@@ -137,11 +138,14 @@ class ParityChecked(Event, frozen=True, kw_only=True, tag="parity"):
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True, tag="startup"):
-    """Start of a worker in a process run, and the losses of its first steps; a loss that is not finite is null."""
+    """Start of a worker in a process run, and the losses of its first steps; a loss that is not finite is null.
+
+    `startup` is null for a process that had been running before, as a session of Julia.
+    """
 
     configuration: str
     process: NaturalInt
-    startup: Startup
+    startup: Startup | None
     resolution: Literal["step", "block"]
     losses: list[float | None] = []
 

@@ -276,24 +276,26 @@ function measure(run, title, rounds, steps, metadata)
     end
     run_gc()  # garbage of the data, of compilation and of these steps is not that of the first round
     touch_heap!(run)
-    times, gc_rounds, faults = Vector{Float64}[], Vector{Float64}[], 0
+    times, gc_rounds, counters = Vector{Float64}[], Vector{Float64}[], NamedTuple[]
     timed = WARMUP_STEPS:(WARMUP_STEPS + steps - 1)
     for _ in 1:rounds
+        before, start = block_counters(), time_ns()
         reset!(run)
         run_steps!(run, 0, WARMUP_STEPS)
-        faults -= page_faults()
         values = [time_steps(run, steps) for steps in Iterators.partition(timed, min(steps, steps_per_value(run)))]
         push!(times, first.(values))
         push!(gc_rounds, last.(values))
-        faults += page_faults()
+        wall_seconds = (time_ns() - start) / NANOSECONDS
+        push!(counters, (; wall_seconds, map(-, block_counters(), before)..., peak_rss_bytes = Int(Sys.maxrss())))
         isfinite(last_loss(run)) || throw(ErrorException("the loss is $(last_loss(run)): the training diverges"))
     end
     reset!(run)
     run_steps!(run, 0, WARMUP_STEPS)
     count, bytes = count_allocations!(run, WARMUP_STEPS, steps)
     resolution = steps_per_value(run) == 1 ? "step" : "block"
-    per_step = (bytes / steps, count / steps, faults / (rounds * steps))
-    return Trial(title, times, gc_rounds, resolution, per_step..., first_step, losses, metadata)
+    faults = sum(block.minor_faults for block in counters) / (rounds * (WARMUP_STEPS + steps))
+    per_step = (bytes / steps, count / steps, faults)
+    return Trial(title, times, gc_rounds, resolution, per_step..., first_step, losses, (; metadata..., counters))
 end
 
 const MAX_TOUCH_SECONDS = 1.0

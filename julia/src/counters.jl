@@ -22,15 +22,20 @@ Run a full garbage collection.
 run_gc() = (GC.gc(true); nothing)
 
 """
-    page_faults()
+    resource_usage()
 
-Return how many pages the kernel has mapped for this process without reading from disk (`ru_minflt` of getrusage(2)).
+Return this process's seconds of CPU time, on all threads, and how many pages the kernel has mapped for it without reading from
+disk (`ru_minflt` of getrusage(2)).
 """
-function page_faults()
-    usage = zeros(Clong, 36)  # two times of two numbers each, then maxrss, ixrss, idrss, isrss, minflt, and others
+function resource_usage()
+    usage = zeros(Clong, 36)  # two times of seconds and microseconds, then maxrss, ixrss, idrss, isrss, minflt, and others
     ccall(:getrusage, Cint, (Cint, Ptr{Clong}), 0, usage)
-    return Int(usage[9])
+    return (; cpu_seconds = usage[1] + usage[3] + (usage[2] + usage[4]) / 1.0e6, minor_faults = Int(usage[9]))
 end
+
+page_faults() = resource_usage().minor_faults
+
+block_counters() = (; resource_usage()..., full_collections = last(gc_stats()))
 
 """
     gc_stats(trainer)

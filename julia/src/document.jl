@@ -1,20 +1,29 @@
 """
-Reads and writes polybench's saved studies (`polybench.study/3`, `docs/output.md`).
+Reads and writes polybench's saved studies, which are logs (`polybench.log/1`, `docs/output.md`).
 """
-const SCHEMA = "polybench.study/3"
+const SCHEMA = "polybench.log/1"
 
 """
-A saved study. `study["torch/cpu"]` is the trial of a configuration, `keys(study)` lists their names, and `study.document` is the
-whole document from JSON.jl.
+A saved study. `study["torch/cpu"]` is the trial of a configuration, `keys(study)` lists their names, and `study.events` are the
+events of its log from JSON.jl; `study.header` and `study.settings` are two of them.
 """
 struct Study
-    document::Any
+    events::Vector{Any}
 end
+
+function Base.getproperty(study::Study, name::Symbol)
+    name === :header && return first(study.events)
+    name === :settings && return only(events_of(study, "settings"))
+    return getfield(study, name)
+end
+
+events_of(study::Study, kinds...) = [event for event in study.events if event["event"] in kinds]
+events_of_configuration(study::Study, kind, name) = [event for event in events_of(study, kind) if event["configuration"] == name]
 
 """
     read_study(file)
 
-Read a study that `polybench compare` or `write_study` saved, as a `Study`. Throws an `ArgumentError` for a file that is not a study.
+Read the log of a study that `polybench compare` or `write_study` saved, as a `Study`. Throws an `ArgumentError` for another file.
 
 ```jldoctest
 julia> using Flux, PolyBench
@@ -23,17 +32,18 @@ julia> line, loss = Dense(2 => 1), (m, x, y) -> Flux.mse(m(x), y);
 
 julia> trial = bench(line, loss, ones(Float32, 2, 4), ones(Float32, 1, 4));
 
-julia> file = write_study(joinpath(mktempdir(), "line.json"), trial);
+julia> file = write_study(joinpath(mktempdir(), "line.jsonl"), trial);
 
 julia> median(read_study(file)["flux/cpu"]) == median(trial)
 true
 ```
 """
 function read_study(file::AbstractString)
-    document = JSON.parse(read(file, String))
-    schema = document isa AbstractDict ? get(document, "schema", nothing) : nothing
+    lines = split(read(file, String), '\n')[1:(end - 1)]  # a last line without its end was cut off
+    header = isempty(lines) ? nothing : JSON.parse(first(lines))
+    schema = header isa AbstractDict ? get(header, "schema", nothing) : nothing
     schema == SCHEMA || throw(ArgumentError("$file is not a study: its schema is $(repr(schema)), expected \"$SCHEMA\""))
-    return Study(document)
+    return Study([header; map(JSON.parse, lines[2:end])])
 end
 
 """
@@ -41,23 +51,67 @@ end
 
 Return the names of the study's configurations: `flux/cpu`, `torch+compile/cpu`, ...
 """
-Base.keys(study::Study) = String[result["configuration"] for result in study.document["results"]]
+Base.keys(study::Study) = String[configuration_name(planned["configuration"]) for planned in study.settings["configurations"]]
+
+function configuration_name(one)
+    environment, replicas, repeat = field(one, "environment"), field(one, "replicas"), field(one, "repeat")
+    engine = join([one["engine"]; one["variants"]], "+") * (environment === nothing ? "" : "@$environment")
+    parts = [engine, one["device"], field(one, "precision"), replicas in (nothing, 1) ? nothing : "$(replicas)x"]
+    return join(filter(!isnothing, parts), "/") * (repeat in (nothing, 1) ? "" : "#$repeat")
+end
 
 function Base.getindex(study::Study, configuration::AbstractString)
-    index = findfirst(==(configuration), keys(study))
-    index === nothing && throw(KeyError(configuration))
-    result = study.document["results"][index]
-    times = field(result, "step_times")
-    times === nothing && throw(ArgumentError("$configuration was not measured: $(field(result, "reason"))"))
-    rounds = [Float64.(round) for process in times["values"] for round in process]
-    gc_seconds = number(result, "gc", "seconds_per_step"; otherwise = 0.0)
+    configuration in keys(study) || throw(KeyError(configuration))
+    blocks = counted_blocks(study, configuration)
+    isempty(blocks) && throw(ArgumentError("$configuration was not measured: $(failure(study, configuration))"))
+    rounds = [Float64.(block["step_seconds"]) for block in blocks]
+    gc_rounds = [fill(number(block, "gc", "seconds"; otherwise = 0.0) / steps_of(block), length(block["step_seconds"])) for block in blocks]
+    counted = [event for event in events_of_configuration(study, "allocations", configuration) if field(event, "host") !== nothing]
+    host = isempty(counted) ? nothing : last(counted)["host"]
+    faults = sum(block -> number(block, "counters", "minor_faults"), blocks)
+    starts = events_of_configuration(study, "startup", configuration)
     return Trial(
-        "$configuration, $(study.document["settings"]["model"]) of study $(study.document["id"])",
-        rounds, [fill(gc_seconds, length(round)) for round in rounds], times["resolution"],
-        number(result, "allocations", "host", "bytes_per_step"), number(result, "allocations", "host", "count_per_step"),
-        number(result, "interference", "minor_faults_per_step"),
-        number(result, "startup", "first_step_seconds"), Float64.(field(result, "losses")), nothing,
+        "$configuration, $(study.settings["settings"]["model"]) of study $(study.header["id"])",
+        rounds, gc_rounds, first(starts)["resolution"], number(host, "bytes_per_step"), number(host, "count_per_step"),
+        faults / sum(block -> WARMUP_STEPS + steps_of(block), blocks),
+        number(first(starts), "startup", "first_step_seconds"), Float64.(filter(!isnothing, last(starts)["losses"])), nothing,
     )
+end
+
+steps_of(block) = length(block["step_seconds"]) * block["steps_per_value"]
+
+"""
+    counted_blocks(study, configuration)
+
+Return the timing blocks of a configuration: of several attempts at one the quietest, and none of a process run that was cut off.
+"""
+function counted_blocks(study::Study, configuration)
+    blocks, ended = Dict{Tuple{Int, Int}, Any}(), 0
+    for event in events_of(study, "process_start", "block", "process_end")
+        if event["event"] == "process_start"
+            filter!(((place, _),) -> first(place) < event["process"], blocks)
+        elseif event["event"] == "process_end"
+            ended = event["process"] + 1
+        elseif event["configuration"] == configuration
+            place = (event["process"], event["round"])
+            quietest = get(blocks, place, event)
+            blocks[place] = severity(event) < severity(quietest) ? event : quietest
+        end
+    end
+    is_ended = last(study.events)["event"] == "end"
+    return [blocks[place] for place in sort!(collect(keys(blocks))) if is_ended || first(place) < ended]
+end
+
+function severity(block)
+    counters = block["counters"]
+    waits = something(field(counters, "cpu_wait_seconds"), field(counters, "cpu_pressure_seconds"), 0.0)
+    others = (number(counters, name; otherwise = 0.0) for name in ("other_process_cpu_seconds", "steal_seconds"))
+    return (waits + sum(others)) / counters["wall_seconds"]
+end
+
+function failure(study::Study, configuration)
+    failures = events_of_configuration(study, "failure", configuration)
+    return isempty(failures) ? "not measured yet" : "$(last(failures)["status"]): $(last(failures)["reason"])"
 end
 
 """
@@ -89,7 +143,7 @@ julia> keys(only(PolyBench.rows(study)))
 ```
 """
 function rows(study::Study)
-    measured = [result["configuration"] for result in study.document["results"] if field(result, "step_times") !== nothing]
+    measured = filter(name -> !isempty(counted_blocks(study, name)), keys(study))
     return map(measured) do configuration
         trial = study[configuration]
         step, gc = mean(trial), mean(gc_times(trial))
@@ -98,16 +152,15 @@ function rows(study::Study)
 end
 
 Base.show(io::IO, study::Study) =
-    print(io, "Study(", study.document["id"], ", ", study.document["settings"]["model"], ", ", join(keys(study), ", "), ")")
+    print(io, "Study(", study.header["id"], ", ", study.settings["settings"]["model"], ", ", join(keys(study), ", "), ")")
 
 function Base.show(io::IO, ::MIME"text/plain", study::Study)
-    settings = study.document["settings"]
-    print(io, "PolyBench.Study ", study.document["id"], ": ", settings["model"])
+    settings, printed = study.settings["settings"], field(last(study.events), "step_seconds")
+    print(io, "PolyBench.Study ", study.header["id"], ": ", settings["model"])
     print(io, ", batch ", settings["batch_size"], ", ", settings["threads"], " threads")
-    for result in study.document["results"]
-        times = field(result, "step_time")
-        text = times === nothing ? "$(result["status"]): $(result["reason"])" : format_seconds(times["mean"])
-        print(io, "\n  ", rpad(result["configuration"], 24), text)
+    for configuration in keys(study)
+        seconds = field(printed, configuration)
+        print(io, "\n  ", rpad(configuration, 24), seconds === nothing ? failure(study, configuration) : format_seconds(seconds))
     end
     return nothing
 end
@@ -115,7 +168,7 @@ end
 """
     write_study(path, trial)
 
-Save a trial of `bench` as a study. `path` is a file if it ends with `.json`; otherwise a folder, which is created if it is
+Save a trial of `bench` as a study. `path` is a file if it ends with `.jsonl`; otherwise a folder, which is created if it is
 missing. There the file is named after the study, and `polybench show last --results FOLDER` finds it. Returns the path of
 the file.
 
@@ -140,21 +193,40 @@ julia> keys(study)
 """
 function write_study(path::AbstractString, trial::Trial)
     trial.metadata === nothing && throw(ArgumentError("the trial was read from a saved study: copy the file of that study instead"))
-    document = study_document(trial)
-    file = endswith(path, ".json") ? String(path) : joinpath(mkpath(path), "$(document.id).json")
-    write(file, sprint(JSON.print, document), "\n")
+    header, events... = study_events((; trial.metadata..., work = describe_work(trial.metadata.work)), trial)
+    file = endswith(path, ".jsonl") ? String(path) : joinpath(mkpath(path), "$(header.id).jsonl")
+    open(io -> foreach(event -> println(io, sprint(JSON.print, event)), (header, events...)), file, "w")
     return file
 end
 
-function study_document(trial::Trial)
-    metadata = (; trial.metadata..., work = describe_work(trial.metadata.work))
-    return (;
-        schema = SCHEMA, id = study_id(metadata.started),
-        created = Dates.format(metadata.started, "yyyy-mm-ddTHH:MM:SS") * "Z", finished = true,
-        polybench = (; version = string(pkgversion(@__MODULE__)), commit = nothing),
-        argv = ["PolyBench.bench"], study = study_toml(metadata), settings = study_settings(metadata, trial), metadata.host,
-        warnings = ["measured from Julia in a single process: inconclusive"; metadata.work.warnings],
-        results = [study_result(metadata, trial)],
+function study_events(metadata, trial)
+    polybench = (; version = string(pkgversion(@__MODULE__)), commit = nothing)
+    created = Dates.format(metadata.started, "yyyy-mm-ddTHH:MM:SS") * "Z"
+    warnings = ["measured from Julia in a single process: inconclusive"; metadata.work.warnings]
+    engine, blocks = engine_event(metadata), block_events(metadata, trial)
+    budget = (;
+        steps_per_round = metadata.steps, rounds_per_process = length(trial.rounds), process_runs_left = 0, seconds_left = 0.0,
+        block = (metadata.steps, length(trial.rounds)),
+    )
+    return (
+        (;
+            event = "header", schema = SCHEMA, id = study_id(metadata.started), created, polybench, argv = ["PolyBench.bench"],
+            metadata.host, study = study_toml(metadata),
+        ),
+        settings_event(metadata),
+        engine,
+        of_configuration(metadata, "parity"; parity = (; status = "skipped", reason = "measured from Julia; run `polybench parity --engines flux`")),
+        (; event = "process_start", process = 0),
+        of_configuration(metadata, "startup"; process = 0, startup = nothing, trial.resolution, trial.losses),
+        blocks...,
+        (; event = "process_end", process = 0, budgets = [budget]),
+        allocations_event(metadata, trial),
+        ((; event = "warning", text) for text in warnings)...,
+        (;
+            event = "end", outcome = "finished", polybench,
+            step_seconds = Dict(configuration(metadata) => mean(map(mean, trial.rounds))),
+            results = Dict(configuration(metadata) => (; processes = 1, versions = merge(engine.versions, (; engine.build)))),
+        ),
     )
 end
 
@@ -260,13 +332,44 @@ study_toml(metadata) = sprint(
     )
 )
 
-function study_settings(metadata, trial)
+of_configuration(metadata, event; fields...) = (; event, configuration = configuration(metadata), fields...)
+
+function settings_event(metadata)
     (; model, parameters, dataset, data_sha256, weights_sha256, batches_sha256, batch_size, optimizer) = metadata.work
-    return (;
-        model, parameters, dataset, data_sha256, weights_sha256, batches_sha256, batch_size, optimizer, precision = "fp32",
-        threads = Threads.nthreads(), metadata.malloc, metadata.seed, processes = 1, rounds_per_process = length(trial.rounds),
-        steps_per_round = metadata.steps, input = "preload", epochs = nothing, baseline = configuration(metadata), prices = (;),
+    shared = (; precision = "fp32", threads = Threads.nthreads(), input = "preload")
+    settings = (;
+        model, parameters, dataset, data_sha256, weights_sha256, batches_sha256, batch_size, optimizer, shared..., metadata.malloc,
+        metadata.seed, processes = 1, rounds_per_process = nothing, steps_per_round = nothing, epochs = nothing, baseline = nothing,
+        prices = (;),
     )
+    own = (; engine = "flux", variants = split(metadata.way, '+'; keepempty = false), metadata.device)
+    configurations = [(; configuration = own, workload = (; model, dataset, batch_size, optimizer, shared...))]
+    return (; event = "settings", settings, steps_in_epoch = metadata.work.steps_per_epoch, configurations)
+end
+
+function engine_event(metadata)
+    info = metadata.build_info
+    versions = (; info.julia, info.flux, info.nnlib, info.zygote, info.optimisers)
+    build = (; info.blas, info.cpu, info.julia_threads, info.blas_threads, info.gc_threads)
+    return of_configuration(metadata, "engine"; versions, build)
+end
+
+function block_events(metadata, trial)
+    steps_per_value = trial.resolution == "step" ? 1 : metadata.steps
+    return map(enumerate(zip(trial.rounds, trial.gc_rounds, metadata.counters))) do (round, (step_seconds, gc_seconds, block))
+        (; peak_rss_bytes, wall_seconds, cpu_seconds, minor_faults) = block
+        counters = (; wall_seconds, cpu_seconds, other_process_cpu_seconds = nothing, steal_seconds = nothing, minor_faults)
+        of_configuration(
+            metadata, "block"; process = 0, round = round - 1, step_seconds, steps_per_value, peak_rss_bytes,
+            gc = (; seconds = sum(gc_seconds) * steps_per_value, full_collections = block.full_collections), counters,
+        )
+    end
+end
+
+function allocations_event(metadata, trial)
+    coverage = "Julia's heap, on all threads; not what BLAS or a GPU allocates"
+    host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, source = "Base.gc_num()", coverage)
+    return of_configuration(metadata, "allocations"; host)
 end
 
 """
@@ -295,38 +398,4 @@ function physical_cores()
         name == "core id" && push!(cores, (package, value))
     end
     return isempty(cores) ? Sys.CPU_THREADS : length(cores)
-end
-
-function study_result(metadata, trial)
-    times, mean_step = step_times(trial), mean(map(mean, trial.rounds))
-    info = metadata.build_info
-    build = (; info.blas, info.cpu, info.julia_threads, info.blas_threads, info.gc_threads)
-    versions = (; info.julia, info.flux, info.nnlib, info.zygote, info.optimisers, build)
-    counter = (; source = "Base.gc_num()", coverage = "Julia's heap, on all threads; not what BLAS or a GPU allocates")
-    has_steps = trial.resolution == "step"
-    return (;
-        configuration = configuration(metadata), engine = "flux", variant = isempty(metadata.way) ? nothing : metadata.way,
-        device = metadata.device,
-        workload = (;
-            metadata.work.model, metadata.work.dataset, metadata.work.batch_size, metadata.work.optimizer,
-            precision = "fp32", threads = Threads.nthreads(), input = "preload",
-        ),
-        status = "ok", versions,
-        step_time = (;
-            mean = mean_step, ci95 = nothing, median = typical_seconds(trial), min = minimum(times), p05 = has_steps ? quantile(times, 0.05) : nothing,
-            p95 = has_steps ? quantile(times, 0.95) : nothing, std = has_steps && length(times) > 1 ? std(times) : nothing,
-            n = length(times),
-        ),
-        items_per_second = metadata.work.batch_size / mean_step,
-        epoch_seconds = metadata.work.steps_per_epoch === nothing ? nothing : metadata.work.steps_per_epoch * mean_step,
-        allocations = (; host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, counter...)),
-        gc = (; seconds_per_step = mean(gc_times(trial)), full_collections = nothing),
-        interference = (; minor_faults_per_step = trial.faults),
-        parity = (; status = "skipped", reason = "measured from Julia; run `polybench parity --engines flux`"),
-        losses = trial.losses,
-        vs_baseline = (;
-            baseline = configuration(metadata), speedup = 1.0, ci95 = nothing, scope = "single_process", typical_speedup = 1.0,
-        ),
-        step_times = (; resolution = trial.resolution, steps_per_value = has_steps ? 1 : metadata.steps, values = [trial.rounds]),
-    )
 end

@@ -484,13 +484,13 @@ function user_program_step!(program::UserProgram, x, labels)
 end
 
 """
-    bench(chain; against = ["torch", "tf"], input, batch = 128, command = `polybench`, options = ``)
+    bench(chain; against = ["torch", "tf"], input, batch = 128, results = mktempdir(), command = `polybench`, options = ``)
 
 Measure your own chain in Flux and in the engines `against`, which train the same network: it becomes a network file, and
 `polybench compare` proves that all engines compute the same and times them. Returns the `Study`.
 
 `input` is the size of one input in Julia's order: `(32, 32, 3)` for images, `(features, time)`, or `(time,)` for tokens. The chain's own
-weights are not used; they start from the seed. `command` is the installed Python package; `options` are further ones of
+weights are not used; they start from the seed. `results` is the folder in which the study is saved. `command` is the installed Python package; `options` are further ones of
 `polybench compare`. Throws an `ArgumentError` that names the layer that polybench does not have.
 
 ```julia
@@ -498,20 +498,24 @@ study = bench(chain; against = ["torch", "tf"], input = (32, 32, 3), batch = 64)
 ```
 """
 function bench(
-        chain::Chain; against = ["torch", "tf"], input::Tuple{Vararg{Int}}, batch::Int = 128, command::Cmd = `polybench`,
-        options::Cmd = ``,
+        chain::Chain; against = ["torch", "tf"], input::Tuple{Vararg{Int}}, batch::Int = 128, results::AbstractString = mktempdir(),
+        command::Cmd = `polybench`, options::Cmd = ``,
     )
     network = network_table(chain, input)
     return mktempdir() do folder
-        model, study = joinpath(folder, "chain.toml"), joinpath(folder, "study.json")
+        model = joinpath(folder, "chain.toml")
         open(io -> TOML.print(io, network), model, "w")
         engines = join(["flux"; against], ',')
-        arguments = `--engines $engines --model $model --data synthetic --batch-size $batch --format json --output $study`
+        arguments = `--engines $engines --model $model --data synthetic --batch-size $batch --results $results`
+        earlier = saved_logs(results)
         process = run(ignorestatus(`$command compare $arguments $options`))
-        isfile(study) || error("polybench compare ended with $(process.exitcode) and saved nothing; see its message above")
-        read_study(study)
+        saved = setdiff(saved_logs(results), earlier)
+        isempty(saved) && error("polybench compare ended with $(process.exitcode) and saved nothing; see its message above")
+        read_study(only(saved))
     end
 end
+
+saved_logs(folder) = isdir(folder) ? filter(endswith(".jsonl"), readdir(folder; join = true)) : String[]
 
 """
     network_table(chain, input)

@@ -15,7 +15,7 @@ struct Trial
     "Bytes and count of a step's allocations in Julia's heap. A study without them gives NaN, also for the first step."
     bytes::Float64
     count::Float64
-    "Page faults of a timed step: pages that the kernel mapped for it. NaN if a study does not have them."
+    "Page faults of a step, over whole rounds: pages that the kernel mapped for it. NaN if a study does not have them."
     faults::Float64
     "Seconds of the process's first step, including compilation."
     first_step::Float64

@@ -32,16 +32,16 @@ const OWN_BATCH = rand(MersenneTwister(1), Float32, 4, 8), rand(MersenneTwister(
 
 @testset "each round restarts, takes two steps, and times the next ones" begin
     run = RecordedRun()
-    trial = PolyBench.measure(run, "recorded", 2, 3, nothing)
+    trial = PolyBench.measure(run, "recorded", 2, 3, (;))
     round = [:reset, (0, 2), (2, 1), (3, 1), (4, 1)]
     @test run.calls == [:reset; [(step, 1) for step in 0:4]; :touch_heap; round; round; :reset; (0, 2); (:count, 2, 3)]
     @test trial.rounds == [[0.25, 0.25, 0.25], [0.25, 0.25, 0.25]]
     @test (trial.first_step, trial.bytes, trial.count, trial.losses) == (0.25, 200.0, 2.0, ones(5))
-    @test_throws "the training diverges" PolyBench.measure(RecordedRun(loss = NaN), "recorded", 1, 1, nothing)
+    @test_throws "the training diverges" PolyBench.measure(RecordedRun(loss = NaN), "recorded", 1, 1, (;))
 end
 
 @testset "the times of a block are those of one step" begin
-    trial = PolyBench.measure(RecordedRun(steps_per_value = typemax(Int)), "block", 1, 4, nothing)
+    trial = PolyBench.measure(RecordedRun(steps_per_value = typemax(Int)), "block", 1, 4, (;))
     @test trial.rounds == [[0.25]] && trial.resolution == "block"
     before = first(PolyBench.gc_stats())
     seconds, gc_seconds = PolyBench.time_steps(CollectingRun(), 0:3)
@@ -62,7 +62,7 @@ end
     trainer = make_trainer(Float32)
     run = PolyBench.BuiltinRun(trainer, SlowBatches(data(Float32)))
     @test PolyBench.run_steps!(run, 0, 3) >= 3 * 0.02
-    @test all(>=(0.02), PolyBench.measure(run, "slow", 1, 3, nothing).rounds[1])
+    @test all(>=(0.02), PolyBench.measure(run, "slow", 1, 3, (;)).rounds[1])
 end
 
 @testset "garbage collection is counted" begin

@@ -103,7 +103,7 @@ end
     @test adam.losses[1] ≈ momentum.losses[1] && adam.losses[3] != momentum.losses[3]
     mktempdir() do folder
         study = read_study(write_study(folder, adam))
-        @test keys(study) == ["flux+train/cpu"] && study.document["settings"]["optimizer"]["name"] == "adam"
+        @test keys(study) == ["flux+train/cpu"] && study.settings["settings"]["optimizer"]["name"] == "adam"
     end
 end
 
@@ -214,7 +214,7 @@ end
         @test dirname(write_study(joinpath(folder, "a", "missing"), trial)) == joinpath(folder, "a", "missing")
         file = write_study(folder, trial)
         study = read_study(file)
-        @test file == joinpath(folder, "$(study.document["id"]).json")
+        @test file == joinpath(folder, "$(study.header["id"]).jsonl")
         isempty(STUDY_FOLDER) || cp(file, joinpath(STUDY_FOLDER, basename(file)))
         @test keys(study) == ["flux/cpu"]
         @test study["flux/cpu"].rounds == trial.rounds
@@ -223,24 +223,50 @@ end
         @test compare(study["flux/cpu"], trial).speedup == 1
         row = only(rows(study))
         @test (row.configuration, row.time, row.memory) == ("flux/cpu", mean(trial).time, trial.memory)
-        @test repr(study) == "Study($(study.document["id"]), lenet, flux/cpu)"
+        @test repr(study) == "Study($(study.header["id"]), lenet, flux/cpu)"
         # The study has the threads of the measurement, which were reset afterwards.
-        build = study.document["results"][1]["versions"]["build"]
+        build = only(PolyBench.events_of(study, "engine"))["build"]
         @test build["blas_threads"] == string(BLAS.get_num_threads() + 1)
-        created = DateTime(study.document["created"], dateformat"yyyy-mm-ddTHH:MM:SSZ")
+        created = DateTime(study.header["created"], dateformat"yyyy-mm-ddTHH:MM:SSZ")
         @test floor(started_at, Second) <= created <= ended_at
-        @test startswith(study.document["id"], Dates.format(created, "yyyymmdd-HHMMSS"))
-        settings = study.document["settings"]
+        @test startswith(study.header["id"], Dates.format(created, "yyyymmdd-HHMMSS"))
+        settings = study.settings["settings"]
         @test settings["weights_sha256"] == WEIGHTS_SHA256[:lenet]
         @test occursin("flux/cpu", repr("text/plain", study))
         @test study["flux/cpu"].faults == trial.faults
-        merge!(study.document["results"][1], Dict("allocations" => nothing, "startup" => nothing, "interference" => nothing))
+        filter!(event -> event["event"] != "allocations", study.events)
+        foreach(block -> block["counters"]["minor_faults"] = nothing, PolyBench.events_of(study, "block"))
         shown = repr("text/plain", study["flux/cpu"])
         @test occursin("Memory of a step: not known.", shown) && !occursin("First step", shown) && !occursin("Page faults", shown)
         @test occursin("memory:  not known", repr("text/plain", median(study["flux/cpu"])))
         @test_throws KeyError study["torch/cpu"]
-        write(file, "{\"schema\": \"polybench.layers/2\"}")
+        text = read(file, String)
+        write(file, text, "{\"event\": \"blo")
+        @test length(read_study(file).events) == countlines(IOBuffer(text))  # the line was cut off
+        write(file, "{\"schema\": \"polybench.layers/2\"}\n")
         @test_throws "is not a study: its schema is \"polybench.layers/2\"" read_study(file)
+    end
+end
+
+@testset "logs of polybench are read: repeated attempts, process runs that were cut off, and failures" begin
+    folder = joinpath(dirname(dirname(@__DIR__)), "tests", "golden", "logs")
+    if isdir(folder)  # not in an installed package
+        bursts, resumed = read_study(joinpath(folder, "bursts.jsonl")), read_study(joinpath(folder, "resumed.jsonl"))
+        @test keys(bursts) == ["torch/cpu", "tf/cpu"] && occursin("tf/cpu                  14.4 ms", repr("text/plain", bursts))
+        @test length(bursts["torch/cpu"].rounds) == length(resumed["torch/cpu"].rounds) == 6
+        place = findfirst(event -> event["event"] == "block" && event["configuration"] == "torch/cpu", bursts.events)
+        louder = deepcopy(bursts.events[place])
+        louder["attempt"], louder["step_seconds"] = 1, [9.0]
+        louder["counters"]["other_process_cpu_seconds"] += 1
+        rounds = bursts["torch/cpu"].rounds
+        insert!(bursts.events, place + 1, louder)
+        @test bursts["torch/cpu"].rounds == rounds
+        bursts.events[place]["counters"]["cpu_wait_seconds"] = 2.0
+        @test [9.0] in bursts["torch/cpu"].rounds
+        @test mean(map(mean, resumed["tf/cpu"].rounds)) ≈ last(resumed.events)["step_seconds"]["tf/cpu"]
+        push!(bursts.events, Dict("event" => "failure", "configuration" => "tf/cpu", "status" => "failed", "reason" => "out of memory"))
+        filter!(event -> event["event"] != "block" || event["configuration"] != "tf/cpu", bursts.events)
+        @test_throws "tf/cpu was not measured: failed: out of memory" bursts["tf/cpu"]
     end
 end
 
@@ -255,20 +281,20 @@ end
     mktempdir() do folder
         file = write_study(folder, bench(SMALL, small_loss, SMALL_BATCH; title = "small", rounds = 2, steps = 3))
         isempty(STUDY_FOLDER) || cp(file, joinpath(STUDY_FOLDER, basename(file)))
-        settings = read_study(file).document["settings"]
+        settings = read_study(file).settings["settings"]
         @test (settings["model"], settings["parameters"], settings["batch_size"]) == ("small", 3 * 3 * 3 * 2 + 2 + 4 + 18 * 3 + 3, 4)
         @test (settings["optimizer"]["name"], settings["optimizer"]["learning_rate"]) == ("sgd", 0.01)
         saved(model, batch; options...) =
             read_study(write_study(folder, bench(model, small_loss, batch; rounds = 1, steps = 1, options...)))
         same, other = saved(SMALL, SMALL_BATCH), saved(SMALL, (2 .* SMALL_BATCH[1], SMALL_BATCH[2]))
-        @test same.document["settings"]["data_sha256"] == settings["data_sha256"] != other.document["settings"]["data_sha256"]
+        @test same.settings["settings"]["data_sha256"] == settings["data_sha256"] != other.settings["settings"]["data_sha256"]
         changed = deepcopy(SMALL)
         changed[1].bias[1] += 1
-        @test saved(changed, SMALL_BATCH).document["settings"]["weights_sha256"] != settings["weights_sha256"] ==
-            same.document["settings"]["weights_sha256"]
+        @test saved(changed, SMALL_BATCH).settings["settings"]["weights_sha256"] != settings["weights_sha256"] ==
+            same.settings["settings"]["weights_sha256"]
         rule = Flux.Optimisers.OptimiserChain(Flux.WeightDecay(0.5), Flux.Adam(0.1, (0.8, 0.9)))
         adam = saved(SMALL, SMALL_BATCH; optimizer = rule, way = "train")
-        optimizer = adam.document["results"][1]["workload"]["optimizer"]
+        optimizer = only(adam.settings["configurations"])["workload"]["optimizer"]
         @test (optimizer["name"], optimizer["weight_decay"], optimizer["betas"]) == ("adam", 0.5, [0.8, 0.9])
         @test keys(adam) == ["flux+train/cpu"]
         @test_throws "has no name for the optimizer Lion" saved(SMALL, SMALL_BATCH; optimizer = Flux.Optimisers.Lion())

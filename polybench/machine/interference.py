@@ -56,5 +56,5 @@ def has_interference(load: MachineLoad, cpu_seconds: float, cpu_wait_seconds: fl
 def severity(counters: BlockCounters) -> float:
     """Return the relative amount of interference with a block, to find the least affected of several."""
     wait_seconds = counters.cpu_pressure_seconds if counters.cpu_wait_seconds is None else counters.cpu_wait_seconds
-    wait_seconds = wait_seconds or 0.0
-    return (wait_seconds + counters.other_process_cpu_seconds + counters.steal_seconds) / counters.wall_seconds
+    taken = wait_seconds, counters.other_process_cpu_seconds, counters.steal_seconds
+    return sum(seconds or 0.0 for seconds in taken) / counters.wall_seconds

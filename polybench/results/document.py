@@ -18,6 +18,7 @@ from polybench.networks.network_file import network_table
 from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.shared_files import SharedFiles
 from polybench.planning.study_file import stored_study
+from polybench.planning.suggested_commands import OWN_DATA
 from polybench.results.comparisons import add_comparisons, allreduce_share, trained_epochs
 from polybench.results.interference import (
     drop_affected_rounds,
@@ -125,7 +126,8 @@ def _derive(
         raise ValueError("it ended before its settings were known")
     study = stored_study(header.study, header.id)
     study = msgspec.structs.replace(study, baseline=baseline or study.baseline)
-    model, shared = find_model(study.model), settings.settings
+    shared = settings.settings
+    model = None if shared.dataset == OWN_DATA else find_model(study.model)
     baseline = choose_baseline(study, measured.runs)
     host = _host(header.host, measured)
     results = [_build_result(study, model, settings, run) for run in measured.runs]
@@ -177,7 +179,7 @@ def _host(host: Host, measured: MeasuredStudy[MeasuredConfiguration]) -> Host:
 
 
 def _warnings(
-    document: StudyDocument, study: Study, model: Model, measured: MeasuredStudy[MeasuredConfiguration]
+    document: StudyDocument, study: Study, model: Model | None, measured: MeasuredStudy[MeasuredConfiguration]
 ) -> list[str]:
     """Return the warnings of the log, and those about the results; each once."""
     texts = [warned.text for warned in measured.warnings]
@@ -189,7 +191,8 @@ def _warnings(
     texts += final_warnings(document, study, cut_short)
     texts += _changed_since_printed(document, measured.end)
     assert measured.settings is not None
-    texts += implausible_results(document.results, model, measured.settings.cache_bytes)
+    if model is not None:
+        texts += implausible_results(document.results, model, measured.settings.cache_bytes)
     return list(dict.fromkeys(texts))
 
 
@@ -261,8 +264,11 @@ def _common(numbers: Iterable[int]) -> int | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _build_result(study: Study, model: Model, settings: SettingsChosen, run: MeasuredConfiguration) -> Result:
-    """Build the record of a configuration; `add_comparisons` fills in what depends on other configurations."""
+def _build_result(study: Study, model: Model | None, settings: SettingsChosen, run: MeasuredConfiguration) -> Result:
+    """Build the record of a configuration; `add_comparisons` fills in what depends on other configurations.
+
+    The network is None if only the session of Julia that measured it knows it.
+    """
     configuration, workload = run.configuration, run.planned.workload
     trainings = [
         msgspec.structs.replace(training, complete=is_complete(training, study))
@@ -273,7 +279,7 @@ def _build_result(study: Study, model: Model, settings: SettingsChosen, run: Mea
     times = _summarize_times(run, values) if values else _NOT_TIMED
     step_time, step_times = None if _is_busy(run) else times.step_time, times.step_times
     epoch_seconds = statistics.mean_step(trained_epochs(trainings))[0] if trainings else None
-    if step_time is not None and not trainings:
+    if step_time is not None and not trainings and settings.steps_in_epoch is not None:
         epoch_seconds = settings.steps_in_epoch * step_time.mean
     usage = summarize_usage(
         run.usage,
@@ -292,7 +298,7 @@ def _build_result(study: Study, model: Model, settings: SettingsChosen, run: Mea
     accuracies = [one.accuracy for one in complete if one.accuracy is not None]
     test_losses = [one.test_loss for one in complete if one.test_loss is not None]
     items_per_second = workload.batch_size / step_time.mean if step_time else None
-    reads_tokens = model.vocabulary_size is not None
+    tokens = model.input_shape[0] if model is not None and model.vocabulary_size is not None else None
     result = Result(
         configuration=configuration.name,
         engine=configuration.engine,
@@ -312,7 +318,7 @@ def _build_result(study: Study, model: Model, settings: SettingsChosen, run: Mea
         code_fingerprint=run.code_sha256,
         step_time=step_time,
         items_per_second=items_per_second,
-        tokens_per_second=items_per_second * model.input_shape[0] if items_per_second and reads_tokens else None,
+        tokens_per_second=items_per_second * tokens if items_per_second and tokens else None,
         epoch_seconds=epoch_seconds,
         startup=_startup(run.startups),
         python_call_overhead_seconds=_median(run.call_overheads) if step_time else None,
@@ -335,7 +341,7 @@ def _build_result(study: Study, model: Model, settings: SettingsChosen, run: Mea
         communication=allreduce_share(run.allreduce_times),
         step_times=step_times,
     )
-    result.peak = compare_with_peak(result, model, run.peaks)
+    result.peak = compare_with_peak(result, model, run.peaks) if model is not None else None
     return result
 
 

@@ -182,7 +182,8 @@ class MeasuredConfiguration:
 
     @apply.register
     def _(self, event: WorkerStarted) -> None:
-        self.startups.append(event.startup)
+        if event.startup is not None:
+            self.startups.append(event.startup)
         self.resolution = event.resolution
         self.losses = [loss for loss in event.losses if loss is not None]
 

@@ -123,7 +123,7 @@ def _spinning(document: StudyDocument) -> Iterator[str]:
     """Yield the configurations whose threads spun while other programs needed their cores."""
     for result in document.results:
         blocks = [block for process in result.interference.blocks for block in process if block.affected]
-        others = sum(block.other_process_cpu_seconds for block in blocks)
+        others = sum(block.other_process_cpu_seconds or 0.0 for block in blocks)
         wall = sum(block.wall_seconds for block in blocks)
         spins = _SPINS in (result.engine, *(result.variant or "").split("+"))
         if blocks and spins and document.settings.threads > max(1, document.host.threads - others / wall):

@@ -133,9 +133,9 @@ class BlockCounters(msgspec.Struct, frozen=True):
 
     wall_seconds: Positive
     cpu_seconds: Amount
-    other_process_cpu_seconds: Number
+    other_process_cpu_seconds: Number | None
     """CPU time, on any core, of processes that do not belong to polybench."""
-    steal_seconds: Number
+    steal_seconds: Number | None
     """CPU time that the hypervisor gave to other machines."""
     cpu_wait_seconds: Number | None = None
     """Time in which the worker was ready to run but waited for a core; summed over threads."""
@@ -191,7 +191,8 @@ class Interference(msgspec.Struct, frozen=True):
     def is_mostly_steal(self) -> bool:
         """True if the hypervisor took more CPU time from the affected blocks than other programs did."""
         affected = [block for process in self.blocks for block in process if block.affected]
-        return sum(one.steal_seconds for one in affected) > sum(one.other_process_cpu_seconds for one in affected)
+        others = sum(one.other_process_cpu_seconds or 0.0 for one in affected)
+        return sum(one.steal_seconds or 0.0 for one in affected) > others
 
 
 class Energy(msgspec.Struct, frozen=True):

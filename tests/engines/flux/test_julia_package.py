@@ -124,7 +124,7 @@ def test_python_reads_studies_of_models_of_julia_users(
 def read(julia_tests: JuliaTests, model: str) -> StudyDocument:
     """Return the study of this model that the tests in Julia saved; its file has the name of its ID."""
     store = Store(julia_tests.studies)
-    studies = [store.load(file.stem) for file in julia_tests.studies.glob("*.json")]
+    studies = [store.load(file.stem) for file in julia_tests.studies.glob("*.jsonl")]
     return next(study for study in studies if study.settings.model == model)
 
 
