@@ -43,15 +43,16 @@ def add_comparisons(
     memory group were measured side by side.
     """
     by_name = {result.configuration: result for result in results}
+    has_replicas = any(result.workload.replicas > 1 for result in results)
     for result in results:
         if baseline is not None and result.is_ranked:
             result.vs_baseline = _compare_with_baseline(by_name[baseline], result)
             result.allocations = _compare_allocations(by_name[baseline], result)
             result.accuracy_difference = _accuracy_difference(by_name[baseline], result)
         result.gpu_speedup = _gpu_speedup(result, results)
-        result.break_even_steps = _break_even(result, results)
-        result.scaling = _scaling(result, results)
+        result.scaling = _scaling(result, results) if has_replicas else None
         _mark_memory_groups(result, memory_groups)
+    _add_break_even(results)
     add_costs(results, baseline, prices)
     _correct_for_number(results)
 
@@ -245,23 +246,21 @@ def _compare_allocations(baseline: Result, other: Result) -> Allocations:
     return msgspec.structs.replace(other.allocations, native=msgspec.structs.replace(native, ratio_to_baseline=ratio))
 
 
-def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
-    """Compare with each other ranked result; empty if this result is not ranked."""
-    if not result.is_ranked or result.startup is None or result.step_time is None:
-        return []
-    return [
-        BreakEven(
-            other.configuration,
-            statistics.steps_to_break_even(
-                result.startup.cold_start_seconds,
-                result.step_seconds,
-                other.startup.cold_start_seconds,
-                other.step_seconds,
-            ),
-        )
-        for other in results
-        if other is not result and other.is_ranked and other.startup and other.step_time
+def _add_break_even(results: Sequence[Result]) -> None:
+    """Compare each ranked result with each other one; others have no break-even."""
+    started = [
+        (one, one.startup.cold_start_seconds, one.step_time.mean)
+        for one in results
+        if one.is_ranked and one.startup is not None and one.step_time is not None
     ]
+    for result in results:
+        result.break_even_steps = []
+    for result, start, step in started:
+        result.break_even_steps = [
+            BreakEven(other.configuration, statistics.steps_to_break_even(start, step, other_start, other_step))
+            for other, other_start, other_step in started
+            if other is not result
+        ]
 
 
 SOURCE = "whole steps minus steps without the all-reduce, timed alternately"
