@@ -43,7 +43,7 @@ from polybench.results.document import report_of
 from polybench.runner.prepare import new_header, new_log, open_session
 from polybench.runner.process_runs import ProcessRuns
 from polybench.runner.progress import NullProgress
-from polybench.schema.documents import AnyDocument, kind_of, read_document
+from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, read_document
 from polybench.schema.encoding import encode
 from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.options import Study
@@ -51,7 +51,7 @@ from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.trace import TraceDiffDocument, TraceSummary
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
-from polybench.storage.summaries import SUMMARIZE, summarize_document
+from polybench.storage.summaries import summarize as summarize_document
 from polybench.trace import diff as trace_diff
 from polybench.trace.file import Trace
 from polybench.trace.recorder import record
@@ -84,7 +84,7 @@ def use(found: AnyDocument) -> None:
     else:
         done += [partial(render, found, name) for name in FORMATS]
     done += [partial(draw, name, found) for name, figure in FIGURES.items() if figure.kind == kind]
-    done += [partial(summarize_document, found.id, encode(found), 0.0, kind)] if kind in SUMMARIZE else []
+    done += [partial(summarize_document, found)] if DOCUMENT_KINDS[kind].folder is not None else []
     if isinstance(found, StudyDocument):
         other = msgspec.structs.replace(from_json(_GOLDEN.read_bytes()), id="other")
         saved = SavedDocuments([], [found, other])

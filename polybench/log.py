@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,7 @@ from polybench.schema.metadata import Host, PublishedResult, RoundInterference, 
 from polybench.schema.options import Configuration, Id, NaturalInt, PositiveInt, Seconds, Workload
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, BlockCounters, DeviceAllocation, Memory, NativeAllocation
-from polybench.schema.result import Startup, TrainedEpoch
+from polybench.schema.result import EndedResult, Startup, TrainedEpoch
 
 Schema = Literal["polybench.log/1"]
 
@@ -42,8 +42,8 @@ STATE_SUFFIX = ".state"
 _MAX_BYTES = 1 << 30
 """Maximum size of a log that is read: a study of a week has about 100 MB."""
 
-_TAIL_BYTES = 1 << 16
-"""Bytes at the end of a log that contain its last line, the end of the study."""
+_TAIL_BYTES = 1 << 12
+"""Bytes at the end of most logs that contain the last line, the end of the study."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -273,14 +273,15 @@ class StudyResumed(Event, frozen=True, kw_only=True, tag="resumed"):
 class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
     """The end of a process: nothing is left to measure, it was interrupted, or the user will not resume it.
 
-    `step_seconds` are the step times that were printed, by configuration; `hint` is the command that goes on. `failure`
-    is the reason if the driver of a cluster run gave up the machine.
+    `step_seconds` are the step times that were printed, by configuration, and `results` more about each one; `hint` is
+    the command that goes on. `failure` is the reason if the driver of a cluster run gave up the machine.
     """
 
     outcome: Literal["finished", "interrupted", "discarded"]
     polybench: ToolVersion
     failure: str | None = None
     step_seconds: dict[str, Seconds] = {}
+    results: dict[str, EndedResult] = {}
     hint: str | None = None
     idle_wait_seconds: float = 0.0
     busiest_programs: list[str] = []
@@ -301,8 +302,8 @@ AnyEvent = OfStudy | OfConfiguration
 
 _DECODER: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _ENCODER = msgspec.json.Encoder()
-_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Exceptions for a line that is not an event."""
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadInput)
+"""Exceptions for a line that is not an event; records that check themselves raise BadInput."""
 
 
 class DamagedLog(BadInput):
@@ -356,25 +357,47 @@ def read_log(path: Path, *, salvage: bool = False) -> list[AnyEvent]:
     return events
 
 
-def read_header(path: Path) -> Header:
-    """Return the first event of a log; raises as `read_log`."""
-    with open_regular_file(path) as file:
-        for event in decode_lines([file.readline(_MAX_BYTES)], str(path)):
-            assert isinstance(event, Header)
-            return event
-    raise DamagedLog(f"cannot read {path}: it has no header")
+class Outline(NamedTuple):
+    """The first lines of a log and its last one, if they are there: the process was killed, or is still running."""
+
+    header: Header
+    settings: SettingsChosen | None
+    end: StudyEnded | None
 
 
-def read_end(path: Path) -> StudyEnded | None:
-    """Return the last event of a log if the study has ended; raises OSError if the file cannot be read."""
+def read_outline(path: Path) -> Outline:
+    """Return the outline of a log without reading what is between; raises as `read_log`."""
+    header, settings = None, None
     with open_regular_file(path) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        *_, last = file.read().removesuffix(b"\n").rpartition(b"\n")
+        for event in decode_lines(file, str(path)):
+            if isinstance(event, Header):
+                header = event
+            elif isinstance(event, SettingsChosen):
+                settings = event
+            if isinstance(event, SettingsChosen | ProcessStarted):
+                break
+        if header is None:
+            raise DamagedLog(f"cannot read {path}: it has no header")
+        return Outline(header, settings, _read_end(file))
+
+
+def _read_end(file: IO[bytes]) -> StudyEnded | None:
+    """Return the last event of a log if the study has ended."""
     try:
-        event = _DECODER.decode(last)
+        event = _DECODER.decode(_last_line(file))
     except _UNDECODABLE:
         return None
     return event if isinstance(event, StudyEnded) else None
+
+
+def _last_line(file: IO[bytes]) -> bytes:
+    size, length = os.fstat(file.fileno()).st_size, _TAIL_BYTES
+    while True:
+        file.seek(max(0, size - length))
+        _, newline, last = file.read(length).removesuffix(b"\n").rpartition(b"\n")
+        if newline or length >= size:
+            return last
+        length *= 8
 
 
 Edit = Callable[[Header, AnyEvent], AnyEvent | None]

@@ -14,12 +14,17 @@ from polybench.schema.measurements import ConfigurationLayers, LayerRow, LayersD
 from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion
 from polybench.schema.options import Configuration, Workload
 from polybench.schema.parity import KnownDeviation, ParityCheck
-from polybench.schema.resources import Memory, NativeAllocation, SizeClasses
+from polybench.schema.resources import BlockCounters, Interference, Memory, NativeAllocation, SizeClasses
 from polybench.schema.result import BaselineComparison, Result, Startup, StepTimes, TrainedEpoch, Training
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import ratio, summarize_step_times
 
 WORKLOAD = Workload("lenet", "synthetic", 128, Optimizer(), "fp32", 2)
+
+_QUIET, _AFFECTED = BlockCounters(1.0, 1.0, 0.0, 0.0), BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
+
+DISTURBED = Interference(blocks=[[_AFFECTED, _QUIET], [_AFFECTED, _QUIET], [_QUIET, _QUIET]], blocks_affected=2)
+"""Too much interference with the six timing blocks of `measured` for a conclusion."""
 
 FLUX_DEVIATIONS = [
     KnownDeviation(

@@ -24,6 +24,7 @@ from polybench.schema.options import Study
 from polybench.schema.study import from_json
 from tests.factories import typical_study
 from tests.figures.documents import full_study, full_sweep
+from tests.log_of import log_of
 
 SHORT: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds_per_process": 2, "steps_per_round": 5}
 FAST = SHORT | {"batch_size": 16}
@@ -53,7 +54,8 @@ def test_compare_returns_rows_documents_and_a_display(tmp_path: Path, capfd: pyt
     assert "fake/cpu" in str(result)
     assert "fake/cpu" in repr(result)
     path = result.save(tmp_path)
-    assert json.loads(path.read_text())["id"] == result.document.id
+    assert polybench.load(str(path)).document == result.document
+    assert result.save(tmp_path) == path  # nothing is written again
     frame = result.to_pandas()
     assert list(frame.index) == ["fake/cpu", "fake+slow/cpu"]
     assert frame.loc["fake/cpu", "step_time"] == pytest.approx(0.01, rel=0.2)
@@ -150,7 +152,7 @@ def test_bad_options_are_errors_with_their_location(options: dict[str, Any], mes
 
 def test_unknown_columns_are_bad_input() -> None:
     with pytest.raises(BadInput, match="unknown column"):
-        StudyResult(typical_study()).rows(["speeed"])
+        StudyResult(typical_study(), b"").rows(["speeed"])
 
 
 def test_typed_options_are_the_fields_of_a_study() -> None:
@@ -173,7 +175,7 @@ def _argument_type(hint: Any) -> Any:
 
 
 def test_a_study_has_figures() -> None:
-    result = StudyResult(full_study())
+    result = StudyResult(full_study(), b"")
     assert result.plot().layout.title.text == "<b>Speed relative to the baseline</b>"
     assert len(result.plot("accuracy").data) == 9
     with pytest.raises(BadInput, match="unknown figure 'scaling'"):
@@ -186,7 +188,7 @@ def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> N
         one = full_study()
         one.id, one.created = f"2025010{day}-000000-abcd", f"2025-01-0{day}T00:00:00Z"
         one.host.hostname = name
-        StudyResult(one).save()
+        StudyResult(one, log_of(one)).save()
 
     history = polybench.history(engine="torch", host="here", versions={"torch": "2.13"}, since="2025-01-01")
     assert [(row["configuration"], row["study"][:8]) for row in history.rows()] == [
@@ -222,4 +224,4 @@ def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> N
 def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BadInput, match=r"pandas is not installed; pip install 'polybench-dl\[pandas\]'"):
-        StudyResult(full_study()).to_pandas()
+        StudyResult(full_study(), b"").to_pandas()

@@ -27,9 +27,8 @@ from polybench.log import (
     Warned,
     decode_lines,
     encode_line,
-    read_end,
-    read_header,
     read_log,
+    read_outline,
 )
 from polybench.schema.metadata import ToolVersion
 from polybench.storage.anonymous_log import anonymous_event
@@ -247,19 +246,18 @@ def test_contents_are_kept_beside_the_log(path: Path) -> None:
 
 def test_the_first_and_last_line_are_read_alone(path: Path) -> None:
     write(path, *EVENTS)
-    assert read_header(path) == HEADER
-    assert read_end(path) is None
+    assert read_outline(path) == (HEADER, None, None)
     long = Warned(text="x" * (1 << 20))
     with Log.resume(path) as log:
         log.release()
         log.add(long)
-        assert read_end(path) is None
+        assert read_outline(path).end is None
         log.add(END)
-    assert read_end(path) == END
+    assert read_outline(path) == (HEADER, None, END)
     whole = path.read_bytes()
     for rest in (b'{"event"', b"\xff\n", b"[" * 50_000 + b"\n"):  # a process that went on was killed; damage
         path.write_bytes(whole + rest)
-        assert read_end(path) is None
+        assert read_outline(path) == (HEADER, None, None)
 
 
 DAMAGE: dict[str, tuple[bytes, str]] = {

@@ -29,6 +29,7 @@ from polybench.schema.options import Study
 from polybench.storage.store import Store
 from tests.commands import invoke, printed
 from tests.factories import typical_study
+from tests.log_of import save_document
 
 FAST = ["--data=synthetic", "--processes=1", "--rounds-per-process=1", "--steps-per-round=5", "--batch-size=16"]
 FAST += ["--wait-idle=0"]
@@ -200,7 +201,7 @@ def test_the_doctor_probes_plugins(install: Install, monkeypatch: pytest.MonkeyP
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Save a study, and return its ID."""
     monkeypatch.setenv("POLYBENCH_RESULTS", str(tmp_path / "results"))
-    Store(tmp_path / "results").save(study := typical_study())
+    save_document(Store(tmp_path / "results"), study := typical_study())
     return study.id
 
 

@@ -13,7 +13,7 @@ from polybench.analysis.diff import SIGNIFICANCE_LEVEL, TOLERANCE, format_value
 from polybench.analysis.verdicts import DIFFERENCES, judge
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series, StudySpread
-from polybench.schema.result import Result
+from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import (
     LogRatioChange,
@@ -27,7 +27,8 @@ from polybench.stats.between_studies import (
 from polybench.stats.change_points import Segment, segment
 from polybench.stats.statistics import student_quantile, summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.summaries import NO_FILTERS, Filters, summarize_configuration
+from polybench.storage.filters import NO_FILTERS, Filters
+from polybench.storage.summaries import summarize_configuration
 
 MAX_STUDIES = 300
 """Number of the newest studies of one configuration that are used; the fit takes quadratic time."""
@@ -102,7 +103,7 @@ def _control(study: StudyDocument, result: Result, key: tuple[Any, ...], measure
     """Yield the level of a conclusive result; results of one group have the same workload and versions."""
     point, level = measured
     if level is not None and point.inconclusive_reason is None:
-        group = msgspec.json.encode([*key[:1], key[1].decode(), summarize_configuration(result).versions]).decode()
+        group = msgspec.json.encode([*key[:1], key[1].decode(), library_versions(result.versions)]).decode()
         repetition = Repetition(study.id, group, level.log, level.variance)
         yield _Level((*_machine(study), result.device), result.configuration, result.engine, repetition)
 
@@ -133,7 +134,7 @@ def _point(study: StudyDocument, result: Result) -> _Measured:
     unaffected = unaffected_step_times(result)
     seconds = summarize_step_times(result.nested_step_times, result.step_times.resolution, unaffected)
     level = step_level(unaffected)
-    versions = {"polybench": study.polybench.version, **summarize_configuration(result).versions}
+    versions = {"polybench": study.polybench.version, **library_versions(result.versions)}
     point = Point(
         study=study.id,
         created=study.created,

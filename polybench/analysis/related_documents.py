@@ -19,8 +19,8 @@ from polybench.schema.options import Configuration
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.scripts import STEPS, make_script
+from polybench.storage.filters import Filters
 from polybench.storage.store import Store
-from polybench.storage.summaries import Filters
 
 MAX_STUDIES = 300
 """Number of the newest studies with the same network and machine that are read; each may take megabytes."""

@@ -31,9 +31,9 @@ from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
 from polybench.results.sweep import build_overhead_document as summarize_overhead
 from polybench.results.sweep import build_sweep_document as summarize_sweep
-from polybench.run import run_study
+from polybench.run import run, run_study
 from polybench.runner.checkpoint import ClusterRun, SweepSpec
-from polybench.runner.prepare import new_header
+from polybench.runner.prepare import new_header, new_log
 from polybench.schema.options import SINGLE_MACHINE, CheckScope
 from polybench.trace.recorder import record
 
@@ -138,15 +138,15 @@ def compare(
     if on is None:
         if machines is not None or upload:
             raise BadInput('machines and upload require `on`, for example on="ray://HOST:PORT"')
-        header = new_header()
-        return StudyResult(
-            run_study(study, progress_display, store=None, header=header, strict=strict, parity_check=check)
-        )
+        with new_log(study, new_header(), None) as log:
+            document = run(study, log, progress_display, store=None, strict=strict, parity_check=check)
+            return StudyResult(document, log.text)
     groups = SINGLE_MACHINE if machines is None else parse_machine_groups(machines)
-    run = ClusterRun(study=study, groups=groups, on=on, upload=upload, strict=strict, parity_check=check)
+    cluster_run = ClusterRun(study=study, groups=groups, on=on, upload=upload, strict=strict, parity_check=check)
     if machines is None:
-        return StudyResult(run_on_cluster(run, progress_display, store=None).only_document)
-    return run_on_each(run, progress_display)
+        cluster_result = run_on_cluster(cluster_run, progress_display, store=None)
+        return StudyResult(cluster_result.only_document, cluster_result.machines[0].log)
+    return run_on_each(cluster_run, progress_display)
 
 
 def parity(

@@ -15,7 +15,6 @@ from polybench.errors import BadInput
 from polybench.html_report import StudySection, render_report
 from polybench.html_report.pages import HISTORY, LIST, diff_page, diff_path, history_page, list_page, report_path
 from polybench.schema.analyses import DiffDocument
-from polybench.schema.documents import DOCUMENT_KINDS
 from polybench.storage.store import Store
 from polybench.storage.summaries import StudySummary, sweep_by_point
 
@@ -62,7 +61,7 @@ class Pages:
     def _read(self, study: StudySummary) -> Any:
         """Return the document; None, after a warning, if it is damaged where its summary does not show it."""
         try:
-            return self._store.read(study, DOCUMENT_KINDS[study.kind].type)
+            return self._store.read(study)
         except BadInput as error:
             self._warn(str(error))
             reason = str(error.__cause__ or error)

@@ -56,10 +56,11 @@ def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
     """Measure on every machine."""
     saved = Store(results_folder(None)).summaries()
     cluster_result = run_on_cluster(run, progress, store=None, header=new_header())
-    documents = {one.label: one.document for one in cluster_result.machines if one.document is not None}
-    for label, document in documents.items():
-        document.machine_label = label  # even if it is the only machine
-    studies = {label: StudyResult(document) for label, document in documents.items()}
+    studies = {}
+    for one in cluster_result.machines:
+        if one.document is not None:
+            one.document.machine_label = one.label  # even if it is the only machine
+            studies[one.label] = StudyResult(one.document, one.log)
     return MachinesResult(cluster_table(cluster_result, run.study, progress.on_warning, saved), studies)
 
 

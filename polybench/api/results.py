@@ -64,16 +64,17 @@ class DocumentResult(Generic[D]):
         return self.to_markdown()
 
 
-class SavedResult(DocumentResult[D]):
+S = TypeVar("S", LayersDocument, OverheadDocument, SweepDocument)
+
+
+class SavedResult(DocumentResult[S], Generic[S]):
     """A document that can be saved."""
 
     def save(self, results: Path | None = None) -> Path:
         """Write the document to the results folder, where `polybench list`, `show` and `report` find it."""
         store = Store(results_folder(results))
         store.ensure_writable()
-        if isinstance(self.document, StudyDocument) and (log := store.log_path(self.document.id)).is_file():
-            return log
-        return store.save(self.document)  # type: ignore[arg-type]  # Store.save lists the types
+        return store.save(self.document)
 
 
 def to_data_frame(rows: list[dict[str, Any]], index: list[str] | None = None) -> Any:
@@ -93,8 +94,16 @@ def _plot(name: str, document: Any) -> Any:
 _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")
 
 
-class StudyResult(SavedResult[StudyDocument]):
-    """A finished study. `document` is the saved document."""
+class StudyResult(DocumentResult[StudyDocument]):
+    """A finished study. `document` is its report, which `log` contains."""
+
+    def __init__(self, document: StudyDocument, log: bytes) -> None:
+        super().__init__(document)
+        self.log = log
+
+    def save(self, results: Path | None = None) -> Path:
+        """Write the log to the results folder, where `polybench list`, `show` and `report` find it."""
+        return Store(results_folder(results)).save_log(self.document.id, self.log)
 
     def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, Any]]:
         """Return a dictionary per configuration: its names, its status, and the columns' values in SI units.

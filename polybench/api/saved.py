@@ -26,19 +26,19 @@ from polybench.api.results import (
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import render_report
 from polybench.schema.measurements import OverheadDocument, SweepDocument
+from polybench.storage.filters import FILTER_NAMES, filters_from_text
 from polybench.storage.store import Store, results_folder
-from polybench.storage.summaries import FILTER_NAMES, filters_from_text
 
 
 def load(study: str, *, prices: Mapping[str, float] | None = None, results: Path | None = None) -> StudyResult:
-    """Load a saved study by its ID, a unique prefix, the path of its document, or `last`.
+    """Load a saved study by its ID, a unique prefix, the path of its log, or `last`.
 
     `prices` are those of `compare`; costs are the saved times multiplied by them. `results` is the folder of saved
     studies, here and in all other functions.
     """
     store = Store(results_folder(results))
     (document,) = with_prices([store.load(study)], prices, store)
-    return StudyResult(document)
+    return StudyResult(document, store.find(study).read_bytes())
 
 
 def load_sweep(

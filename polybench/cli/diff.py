@@ -13,7 +13,7 @@ from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import render
 from polybench.schema.analyses import DiffDocument
 
-_ID = "an ID, a unique prefix, `last`, or the path of a JSON file"
+_ID = "an ID, a unique prefix, `last`, or the path of a log"
 _CONDITIONS = ("slower", "faster")
 
 

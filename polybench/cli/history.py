@@ -7,7 +7,7 @@ from pathlib import Path
 from polybench.cli.options import TableFormat, with_options
 from polybench.cli.output import check_writable, width, write
 from polybench.render import render
-from polybench.storage.summaries import Filters
+from polybench.storage.filters import Filters
 
 
 @with_options("tolerance", "output", "results")

@@ -13,7 +13,8 @@ import typer
 from polybench.cli.options import TableOrJson, with_options
 from polybench.cli.output import print_table, terminal_width
 from polybench.schema import units
-from polybench.storage.summaries import NO_FILTERS, Filters, StudySummary
+from polybench.storage.filters import NO_FILTERS, Filters
+from polybench.storage.summaries import StudySummary
 
 
 @with_options("results")
@@ -31,9 +32,9 @@ def list_studies(
     """
     from polybench.render.study_list import render
     from polybench.runner.checkpoint import summarize_sweeps
-    from polybench.runner.resume import unfinished_ids
+    from polybench.storage.filters import filter_summaries
     from polybench.storage.store import Store, results_folder
-    from polybench.storage.summaries import drop_resumable, filter_summaries, sweep_by_point
+    from polybench.storage.summaries import drop_resumable, sweep_by_point
 
     store = Store(results_folder(results))
     saved = store.summaries()
@@ -42,7 +43,7 @@ def list_studies(
         [*saved, *drop_resumable(store.sweep_summaries(), unsaved), *unsaved, *store.layers_summaries()],
         key=lambda study: (study.started_at, study.file),
     )
-    resumable = {*unfinished_ids(store), *(study.file for study in unsaved)}
+    resumable = {study.file for study in (*unsaved, *(one for one in saved if one.is_resumable))}
     now = time.time()
     selected = filter_summaries(studies, filters)
     sweep_of = sweep_by_point(selected)

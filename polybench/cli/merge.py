@@ -17,9 +17,7 @@ def merge(
     studies: Annotated[
         list[str],
         typer.Argument(
-            metavar="ID...",
-            help="Studies: IDs, unique prefixes, or paths of JSON files.",
-            autocompletion=saved("study"),
+            metavar="ID...", help="Studies: IDs, unique prefixes, or paths of logs.", autocompletion=saved("study")
         ),
     ],
     options: OutputOptions,
@@ -43,7 +41,7 @@ def merge(
     ] = None,
     format: TableFormat = "table",
 ) -> None:
-    """Example: polybench merge here.json there.json --price here:cpu=0.24 --price there:cuda=3.06"""
+    """Example: polybench merge here.jsonl there.jsonl --price here:cpu=0.24 --price there:cuda=3.06"""
     from polybench.analysis.merge import merge
     from polybench.storage.store import Store, results_folder
 

@@ -35,7 +35,7 @@ from polybench.schema.options import (
     environments_of,
     reject_unused_environments,
 )
-from polybench.storage.summaries import Filters, filters_from_text
+from polybench.storage.filters import Filters, filters_from_text
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

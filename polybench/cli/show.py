@@ -23,7 +23,7 @@ from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import EXPLANATION_FORMATS, check_format, render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.study import StudyDocument
-from polybench.storage.summaries import Filters
+from polybench.storage.filters import Filters
 
 if TYPE_CHECKING:
     from polybench.schema.documents import AnyDocument
@@ -67,7 +67,7 @@ def show(
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
     computed: dict[str, Any] = {"baseline": baseline, "tolerance": tolerance, "salvage": salvage}
     is_computed = any(value not in (None, False) for value in computed.values())
-    saved_document = store.load_computed(study, **computed) if is_computed else load_document(study, store)
+    saved_document = store.load(study, **computed) if is_computed else load_document(study, store)
     (document,) = with_prices([saved_document], prices, store)
     if not isinstance(document, StudyDocument):
         reject_options({"--notes": notes, "--methods": methods}, f"{study} is not a study")

@@ -32,7 +32,7 @@ from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study
 from polybench.schema.study import StudyDocument
-from polybench.storage.summaries import Filters
+from polybench.storage.filters import Filters
 
 if TYPE_CHECKING:
     from polybench.runner.versions import Versions

@@ -48,6 +48,7 @@ class MachineResult(NamedTuple):
     label: str
     document: StudyDocument | None
     failure: str | None
+    log: bytes = b""
 
 
 class ClusterResult(NamedTuple):
@@ -305,7 +306,7 @@ class Driver:
         for machine in machines:
             if not machine.has_ended:  # in time
                 machine.interrupt()
-        results = [MachineResult(one.group.label, one.report(), one.failure) for one in machines]
+        results = [MachineResult(one.group.label, one.report(), one.failure, one.text) for one in machines]
         is_complete = all(machine.is_finished for machine in machines)
         has_document = any(result.document is not None for result in results)
         if is_complete or not has_document:

@@ -88,6 +88,11 @@ class MachineRun:
         return self._log.events if self._log else []
 
     @property
+    def text(self) -> bytes:
+        """All lines of the log."""
+        return self._log.text if self._log else b""
+
+    @property
     def outcome(self) -> str | None:
         """How its study has ended; None if its log has no end."""
         last = self.events[-1] if self.events else None

@@ -24,8 +24,8 @@ from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats import bisection
+from polybench.storage.filters import Filters
 from polybench.storage.store import Store
-from polybench.storage.summaries import Filters
 
 _VERSION = "version="
 

@@ -18,6 +18,7 @@ from polybench.render import diff
 from polybench.render.history import series_table
 from polybench.render.study_list import fastest_text, workload_text
 from polybench.schema.analyses import DiffDocument, HistoryDocument, Verdict
+from polybench.schema.result import library_versions
 from polybench.storage.summaries import StudySummary
 
 LIST, HISTORY = "index.html", "history.html"
@@ -63,7 +64,7 @@ def _list_row(study: StudySummary, points: Sequence[StudySummary], difference: D
         f"{name} {version}"
         for one in (study, *points)
         for configuration in one.configurations
-        for name, version in configuration.versions.items()
+        for name, version in library_versions(configuration.versions).items()
     }
     return (
         row

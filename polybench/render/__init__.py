@@ -47,7 +47,7 @@ FORMATS |= {
     ),
     "html": FormatSpec("html_table.render", "table", "self-contained HTML page, for printing, mail and wikis"),
     "csv": FormatSpec("csv.render", "records", "CSV: plain numbers in SI units"),
-    "json": FormatSpec("", "document", "the whole document as JSON, as polybench saves it"),
+    "json": FormatSpec("", "document", "the whole document as JSON"),
     "latex": FormatSpec("latex.render", "table", "LaTeX table in booktabs style; the document must load booktabs"),
 }
 """Formats of all documents, by their name for --format."""

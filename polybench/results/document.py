@@ -36,6 +36,7 @@ from polybench.schema.metadata import Host, Resumed, Settings
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
+    EndedResult,
     Pipeline,
     Result,
     Startup,
@@ -194,6 +195,15 @@ def _warnings(
     if model is not None:
         texts += implausible_results(document.results, model, measured.settings.cache_bytes)
     return list(dict.fromkeys(texts))
+
+
+def printed_results(document: StudyDocument) -> dict[str, Any]:
+    """Return the fields of the end of a log that a report has printed."""
+    measured = [one for one in document.results if one.step_time is not None]
+    return {
+        "step_seconds": {one.configuration: one.step_seconds for one in measured},
+        "results": {one.configuration: EndedResult.of(one) for one in document.results},
+    }
 
 
 _SAME = 1e-9

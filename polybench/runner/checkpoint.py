@@ -13,7 +13,7 @@ import msgspec
 
 from polybench.data.disk import atomic_write, is_inside, read_regular_file, remove_folder
 from polybench.errors import BadInput
-from polybench.log import Header, read_header
+from polybench.log import Header, read_outline
 from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
 from polybench.planning.grid import MAX_POINTS, points
@@ -403,7 +403,7 @@ def _candidates(store: Store, kind: type[Checkpoint] | None, errors: list[str]) 
         return
     for path in unfinished_logs(store):
         try:
-            yield _Candidate(path.stem, read_header(path).study, {})
+            yield _Candidate(path.stem, read_outline(path).header.study, {})
         except (BadInput, OSError) as error:
             errors.append(str(error))
 
@@ -445,7 +445,9 @@ def _own_summary(checkpoint: SweepCheckpoint) -> dict[str, Any]:
         "kind": checkpoint.command,
         "points": SweepPoints(checkpoint.axes, checkpoint.study_ids),
         "configurations": [
-            ConfigurationSummary(one.name, one.engine, one.variant, one.device, False, {}, None)
+            ConfigurationSummary(
+                configuration=one.name, engine=one.engine, variant=one.variant, device=one.device, is_measured=False
+            )
             for one in plan.configurations
         ],
     }

@@ -20,12 +20,12 @@ from polybench.log import (
     PlannedConfiguration,
     SettingsChosen,
     StudyEnded,
-    read_end,
+    read_outline,
 )
 from polybench.machine import host
 from polybench.planning.study_file import parse
 from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
-from polybench.results.document import collect_versions, report_of
+from polybench.results.document import collect_versions, printed_results, report_of
 from polybench.results.measured import measured_study
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
@@ -59,8 +59,8 @@ def unfinished_ids(store: Store) -> list[str]:
 
 def _has_ended(path: Path) -> bool:
     try:
-        end = read_end(path)
-    except OSError:
+        end = read_outline(path).end
+    except (BadInput, OSError):
         return False
     return end is not None and end.outcome != "interrupted"
 
@@ -146,7 +146,9 @@ def discard_study(id: str, store: Store) -> None:
     try:
         with Log.resume(path, anonymous_event) as log:
             log.release()
-            log.add(StudyEnded(outcome="discarded", polybench=log.header.polybench))
+            has_settings = any(isinstance(event, SettingsChosen) for event in log.events)
+            printed = printed_results(report_of(log.events)) if has_settings else {}
+            log.add(StudyEnded(outcome="discarded", polybench=log.header.polybench, **printed))
     except DamagedLog:
         path.rename(f"{path}.damaged")
     if path.with_suffix(STATE_SUFFIX).exists():

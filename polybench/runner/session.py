@@ -22,7 +22,7 @@ from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
-from polybench.results.document import build_settings, derive, is_complete
+from polybench.results.document import build_settings, derive, is_complete, printed_results
 from polybench.results.measured import MeasuredStudy
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
@@ -180,8 +180,7 @@ class Session:
             busiest_programs=programs,
         )
         document = derive([*self.log.events, end])
-        printed = {one.configuration: one.step_time.mean for one in document.results if one.step_time is not None}
-        self.record(msgspec.structs.replace(end, step_seconds=printed))
+        self.record(msgspec.structs.replace(end, **printed_results(document)))
         known = {warned.text for warned in self.measured.warnings}
         for text in document.warnings:
             if text not in known:

@@ -453,6 +453,35 @@ class Result(ConfigurationStatus, kw_only=True):
         return self.is_ranked and self.caveat is None
 
 
+class EndedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What lists show of a result and repetitions of a study compare; the end of a log has it."""
+
+    is_for_production: bool = True
+    """See `Result`."""
+    is_inconclusive: bool = False
+    """True if its comparison with the baseline supports no conclusion."""
+    ci95: Interval | None = None
+    """Of the mean step."""
+    processes: NaturalInt = 0
+    """Process runs with step times; 0 if it failed, or if interference was excessive."""
+    versions: dict[str, Any] = {}
+    """Versions of framework and libraries; `build` is a dictionary."""
+
+    @classmethod
+    def of(cls, result: Result) -> EndedResult:
+        """Return the part of a result."""
+        compared, is_complete = result.vs_baseline, result.status == "ok" and result.parity.status != "fail"
+        return cls(
+            is_for_production=result.is_for_production,
+            is_inconclusive=compared is not None
+            and compared.baseline != result.configuration
+            and (compared.inconclusive_reason is not None or compared.scope == "single_process"),
+            ci95=result.step_time.ci95 if result.step_time else None,
+            processes=len(result.nested_step_times) if is_complete and not result.interference.is_excessive else 0,
+            versions={name: one for name, one in result.versions.items() if name not in ("environment", "inherited")},
+        )
+
+
 def library_versions(versions: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of framework and libraries; other entries of `Result.versions` are dictionaries."""
     return {name: version for name, version in versions.items() if isinstance(version, str)}

@@ -1,1 +1,1 @@
-"""Saves and loads documents: the store, its index, summaries for `polybench list`, anonymization."""
+"""Saves and loads documents: the store, summaries for `polybench list`, anonymization."""

@@ -1,17 +1,15 @@
-"""Saves and loads studies, a log each, and documents of other kinds in subfolders.
-
-A study without a log, of Julia for example, is a document.
-"""
+"""Finds and loads studies, a log each, and saves and loads documents of other kinds in subfolders."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import platformdirs
@@ -21,13 +19,13 @@ from polybench.errors import BadInput
 from polybench.log import SUFFIX, read_log
 from polybench.results.document import report_of
 from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, newest_name, read_document
-from polybench.schema.encoding import decode, encode
-from polybench.schema.measurements import LayersDocument, SweepDocument
-from polybench.schema.metadata import Document
+from polybench.schema.encoding import decode, encode, find_schema
+from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
 from polybench.schema.options import Id
-from polybench.schema.study import StudyDocument
-from polybench.storage.study_index import StudyIndex
-from polybench.storage.summaries import NO_FILTERS, Filters, Kind, StudySummary, check_file_name, summarize_document
+from polybench.schema.study import SCHEMA, StudyDocument
+from polybench.storage.filters import NO_FILTERS, Filters
+from polybench.storage.log_summary import check_file_name, summarize_file
+from polybench.storage.summaries import Kind, StudySummary
 
 _PROBE_BYTES = 1 << 16
 """Bytes that a test of the folder writes: about the smallest document of a study with step times."""
@@ -35,10 +33,15 @@ _PROBE_BYTES = 1 << 16
 STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 """Start of a study's ID: date and time."""
 
+_WITH_POINTS: tuple[Kind, ...] = ("sweep", "overhead")
+
 _MAX_NAMES = 5
 """Number of names that an error message lists."""
 
-D = TypeVar("D", bound=AnyDocument)
+SavedDocument = LayersDocument | SweepDocument | OverheadDocument
+"""Documents of other kinds than studies."""
+
+D = TypeVar("D", bound=SavedDocument)
 
 
 def results_folder(given: Path | None = None) -> Path:
@@ -89,32 +92,36 @@ class Store:
                 f"cannot write results to {self.folder}: {error.strerror}; use another --results folder, or --no-save"
             ) from error
 
-    def save(self, document: Document) -> Path:
+    def save(self, document: SavedDocument) -> Path:
         """Write or replace the document atomically and return its path."""
-        path = self._document_path(document)
+        path = self._document_path(kind_of(document.schema), document.id)
         path.parent.mkdir(parents=True, exist_ok=True)  # it may have been deleted since
         write_file_atomically(path, encode(document))
         self.failed_saves.pop(path.stem, None)
         return path
 
-    def _document_path(self, document: Document) -> Path:
-        folder = DOCUMENT_KINDS[kind_of(document.schema)].folder
-        assert folder is not None
-        return self.folder / folder / f"{document.id}.json"
+    def _document_path(self, kind: str, id: str | None) -> Path:
+        return self.folder / str(DOCUMENT_KINDS[kind].folder) / f"{id}.json"
 
-    def try_to_save(self, document: Document) -> str | None:
+    def try_to_save(self, document: SavedDocument) -> str | None:
         """Save the document and return None, or an error message if it cannot be saved.
 
-        A finished document is then saved to the temporary folder, if possible.
+        The document is then saved to the temporary folder, if possible.
         """
-        name = self._document_path(document).stem
+        name = str(document.id)
         try:
             self.save(document)
         except OSError as error:
-            is_unfinished = isinstance(document, StudyDocument) and document.finished is False
-            copy = "" if is_unfinished else _save_copy(document)
-            self.failed_saves[name] = f"cannot save to {self.folder}: {error.strerror}{copy}"
+            self.failed_saves[name] = f"cannot save to {self.folder}: {error.strerror}{_save_copy(document)}"
         return self.failed_saves.get(name)
+
+    def save_log(self, id: str, log: bytes) -> Path:
+        """Write the log of a study that was not saved, unless the folder has it, and return its path."""
+        path = self.log_path(id)
+        if not path.exists():
+            self.ensure_writable()
+            write_file_atomically(path, log)
+        return path
 
     def summaries(self) -> list[StudySummary]:
         """Return summaries of all saved studies, readable or not, the oldest first.
@@ -122,23 +129,32 @@ class Store:
         Raises:
             BadInput: the folder cannot be read.
         """
-        return StudyIndex(self.folder).summaries()
+        with _without_collections():
+            found = [_summarize(path) for path in self._study_paths()]
+        return sorted((one for one in found if one is not None), key=lambda study: (study.started_at, study.file))
 
     def studies(self, filters: Filters = NO_FILTERS) -> Iterator[StudyDocument]:
         """Yield the matching readable studies one at a time, the newest first."""
-        paths = (self._path(study) for study in reversed(self.summaries()) if filters.matches(study))
-        return _readable(paths, StudyDocument)
-
-    def _path(self, study: StudySummary) -> Path:
-        folder = DOCUMENT_KINDS[study.kind].folder
-        assert folder is not None
-        path = self.folder / folder / f"{study.file}.json"
-        return self.folder / f"{study.file}{SUFFIX}" if study.kind == "study" and not path.exists() else path
+        for study in reversed(self.summaries()):
+            if filters.matches(study):
+                with contextlib.suppress(BadInput):
+                    yield self.read(study)
 
     def _study_paths(self) -> list[Path]:
-        """Return the path of each study, readable or not, the oldest first; a document precedes its log."""
-        paths = {path.stem: path for path in (*self.logs(), *self.folder.glob("*.json"))}
-        return [paths[id] for id in sorted(paths)]
+        """Return the path of each study, readable or not, and of documents of the form that precedes logs."""
+        try:
+            with os.scandir(self.folder) as entries:
+                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BadInput(f"cannot read the results folder {self.folder}: {error.strerror}") from error
+        logged = {f"{name.removesuffix(SUFFIX)}.json" for name in names if name.endswith(SUFFIX)}
+        return [
+            self.folder / name
+            for name in names
+            if name.endswith(SUFFIX) or (name.endswith(".json") and STUDY_ID.match(name) and name not in logged)
+        ]
 
     def layers(self) -> list[LayersDocument]:
         """Return all readable layers documents, the newest first."""
@@ -150,11 +166,11 @@ class Store:
 
     def sweep_summaries(self) -> list[StudySummary]:
         """Return summaries of all saved sweeps and overheads, readable or not."""
-        return [_summarize(path, kind) for kind in ("sweep", "overhead") for path in self.files(kind)]
+        return [summarize_file(path, kind) for kind in _WITH_POINTS for path in self.files(kind)]
 
     def layers_summaries(self) -> list[StudySummary]:
         """Return summaries of all saved layers documents, readable or not."""
-        return [_summarize(path, "layers") for path in self.files("layers")]
+        return [summarize_file(path, "layers") for path in self.files("layers")]
 
     def has_layers(self, name: str) -> bool:
         """Return True for `layers-last`, and for the ID of layers, or its prefix, with which no study begins."""
@@ -174,49 +190,33 @@ class Store:
         """
         return _load(_find_by_prefix(self.files(_kind(type_)), name, _kind(type_)), type_, name)
 
-    def read(self, summary: StudySummary, type_: type[D]) -> D:
-        """Load the document of a summary, which is of this type.
+    def read(self, summary: StudySummary) -> Any:
+        """Load the document of a summary.
 
         Raises:
             BadInput: it cannot be read.
         """
-        return _load(self._path(summary), type_)
+        if summary.kind == "study":
+            return _load_log(self.log_path(summary.file))
+        return _load(self._document_path(summary.kind, summary.file), _type(summary.kind))
 
-    def load_computed(
-        self, name: str, *, baseline: str | None = None, tolerance: float | None = None, salvage: bool = False
-    ) -> StudyDocument:
-        """Compute the report of a log with other arguments than the study's; a name is that of `load`.
+    def load(self, name: str, **arguments: Any) -> StudyDocument:
+        """Compute the report of the study with this ID, unique prefix of an ID, path of its log, or `last`.
 
-        With `salvage`, a damaged log counts up to its first damaged line.
-
-        Raises:
-            BadInput: as `load`, or the study has no log.
-        """
-        path = self._find(name)
-        if path.suffix != SUFFIX:
-            raise BadInput(
-                f"{path.stem} has no log: --baseline, --tolerance and --salvage need one: leave them out, or run"
-                f" `polybench run {path.stem}`"
-            )
-        try:
-            events = read_log(path, salvage=salvage)
-        except OSError as error:
-            raise BadInput(f"cannot read {path}: {error.strerror}") from error
-        return report_of(events, baseline=baseline, tolerance=tolerance, salvage=salvage)
-
-    def load(self, name: str) -> StudyDocument:
-        """Load the study with this ID, unique prefix of an ID, path, or `last`, the one started last.
+        `last` is the one started last. `arguments` are those of `derive`: a baseline and a tolerance in place of the
+        study's, and `salvage`, with which a damaged log counts up to its first damaged line.
 
         Raises:
-            BadInput: no study or several studies match, or the document cannot be read.
+            BadInput: no study or several studies match, or its log cannot be read.
         """
-        return _load(self._find(name), StudyDocument, name)
+        return _load_log(self.find(name), name, **arguments)
 
-    def _find(self, name: str) -> Path:
-        # The folder may contain other JSON files, with any name.
+    def find(self, name: str) -> Path:
+        """Return the path of the log of a study; a name is that of `load`, and so is the error."""
+        # The folder may contain other logs, with any name.
         if name == "last" and (summaries := self.summaries()):
             studies = [one for one in summaries if one.unreadable_reason is None or STUDY_ID.match(one.file)]
-            return self._path((studies or summaries)[-1])
+            name = (studies or summaries)[-1].file
         if is_document_path(name):
             return Path(name)
         if matches := _matching(self._study_paths(), name):
@@ -266,32 +266,51 @@ def _kind(type_: type[D]) -> str:
     return next(kind for kind, row in DOCUMENT_KINDS.items() if row.type is type_)
 
 
+def _type(kind: str) -> Any:
+    return DOCUMENT_KINDS[kind].type
+
+
 def _load(path: Path, type_: type[D], name: str = "") -> D:
     """Load a document; its ID is the file's name, unless a user gave the path."""
+    kind = _kind(type_)
+    if path.suffix == SUFFIX:
+        raise BadInput(f"cannot read the {kind} {path}: it is the log of a study")
     try:
-        return _decode(path, type_) if is_document_path(name) else _read(path, type_)
+        document = decode(read_regular_file(path), type_)
+        if not is_document_path(name):
+            check_file_name(document.id, path.stem)
     except (OSError, msgspec.MsgspecError) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise BadInput(f"cannot read the {_kind(type_)} {path}: {problem}") from error
-
-
-def _read(path: Path, type_: type[D]) -> D:
-    """Read a document of the results folder; raises OSError, MsgspecError or DamagedLog."""
-    document = _decode(path, type_)
-    check_file_name(getattr(document, "id", None), path.stem)
+        raise BadInput(f"cannot read the {kind} {path}: {getattr(error, 'strerror', None) or error}") from error
     return document
 
 
-def _decode(path: Path, type_: type[D]) -> D:
-    """Read a document, or compute it from a log; raises OSError, MsgspecError or DamagedLog."""
+def _load_log(path: Path, name: str = "", **arguments: Any) -> StudyDocument:
+    """Compute the report of a log; the study's ID is the file's name, unless a user gave the path."""
     if path.suffix != SUFFIX:
-        return decode(read_regular_file(path), type_)
-    if type_ is not StudyDocument:
-        raise BadInput(f"cannot read the {_kind(type_)} {path}: it is the log of a study")
-    return report_of(read_log(path))  # type: ignore[return-value]
+        raise BadInput(_refusal(path))
+    try:
+        document = report_of(read_log(path, salvage=arguments.get("salvage", False)), **arguments)
+        if not is_document_path(name):
+            check_file_name(document.id, path.stem)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadInput(f"cannot read the study {path}: {getattr(error, 'strerror', None) or error}") from error
+    return document
 
 
-def _save_copy(document: Document) -> str:
+def _refusal(path: Path) -> str:
+    """Return why a file that is not a log is not a study."""
+    try:
+        schema = find_schema(read_regular_file(path))
+    except (OSError, msgspec.MsgspecError) as error:
+        return f"cannot read the study {path}: {getattr(error, 'strerror', None) or error}"
+    if schema == SCHEMA and not STUDY_ID.match(path.name):
+        return f"{path} is a report: give the ID of its study, or the path of its log, ID{SUFFIX}"
+    if kind_of(schema) == "study":
+        return f"{path} was written by an unreleased version; measure again"
+    return f"cannot read the study {path}: its schema is {schema!r}: expected a log, ID{SUFFIX}"
+
+
+def _save_copy(document: SavedDocument) -> str:
     path = Path(tempfile.gettempdir()) / f"polybench-{document.id}.json"
     try:
         write_file_atomically(path, encode(document))
@@ -302,17 +321,28 @@ def _save_copy(document: Document) -> str:
 
 def _readable(paths: Iterable[Path], type_: type[D]) -> Iterator[D]:
     for path in paths:
-        with contextlib.suppress(OSError, msgspec.MsgspecError, BadInput):
-            yield _read(path, type_)
+        with contextlib.suppress(BadInput):
+            yield _load(path, type_)
 
 
-def _summarize(path: Path, kind: Kind) -> StudySummary:
-    written = 0.0
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Turn the garbage collector off: summaries have no cycles, and of thousands it takes a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        written = path.lstat().st_mtime
-        return summarize_document(path.stem, read_regular_file(path), written, kind)
-    except OSError as error:
-        return StudySummary(file=path.stem, started_at=written, unreadable_reason=str(error), kind=kind)
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _summarize(path: Path) -> StudySummary | None:
+    """Summarize a study; None if it disappears in the meantime."""
+    if path.suffix != SUFFIX:
+        return StudySummary(file=path.stem, unreadable_reason="an unreleased version wrote it; measure again")
+    summary = summarize_file(path)
+    return None if summary.unreadable_reason is not None and not os.path.lexists(path) else summary
 
 
 def write_file_atomically(path: Path, content: bytes) -> None:
@@ -328,13 +358,17 @@ def load_document(name: str, store: Store) -> AnyDocument:
         BadInput: no document or several documents match, or the document cannot be read.
     """
     if not is_document_path(name):
-        for row in DOCUMENT_KINDS.values():
+        for kind, row in DOCUMENT_KINDS.items():
             if row.id_prefix and name.startswith(row.id_prefix):
-                return store.load_kind(row.type, name)
+                document: AnyDocument = store.load_kind(_type(kind), name)
+                return document
         return store.load_kind(LayersDocument, name) if store.has_layers(name) else store.load(name)
     if name.endswith(SUFFIX):
         return store.load(name)
     try:
-        return read_document(read_regular_file(Path(name)))
+        document = read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
+    if isinstance(document, StudyDocument):
+        raise BadInput(_refusal(Path(name)))
+    return document

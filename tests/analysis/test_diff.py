@@ -19,11 +19,11 @@ from polybench.schema.options import RENAME
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
 from polybench.schema.result import Result, StepTimes
-from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import ASSUMED_STD
 from polybench.stats.statistics import summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.summaries import StudySummary, summarize_document
+from polybench.storage.summaries import StudySummary, summarize
 from tests.factories import WORKLOAD, measured, study, unmeasured
 from tests.stats.test_interval_coverage import simulated_configuration
 
@@ -212,7 +212,7 @@ def saved_studies(*shifts: float) -> list[StudySummary]:
         msgspec.structs.replace(slow_down(both(0.01), 1 + shift), id=f"saved-{number}")
         for number, shift in enumerate(shifts)
     ]
-    return [summarize_document(document.id, to_json(document), 0.0) for document in documents]
+    return [summarize(document) for document in documents]
 
 
 SHIFTS = (-0.10, -0.07, -0.04, 0.03, 0.08, 0.11)

@@ -11,9 +11,9 @@ import pytest
 
 from polybench.analysis.repetitions import Repetitions, spread_between_days
 from polybench.schema.analyses import RepetitionSpread
-from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import anonymize
-from polybench.storage.summaries import StudySummary, summarize_document
+from polybench.storage.summaries import StudySummary, summarize
 from tests.factories import measured, study
 
 
@@ -25,7 +25,7 @@ def measured_on(day: int, torch: float, tf: float, **changes: Any) -> StudyDocum
 
 
 def saved(*documents: StudyDocument) -> list[StudySummary]:
-    return [summarize_document(one.id, to_json(one), 0.0) for one in documents]
+    return [summarize(one) for one in documents]
 
 
 THIS = measured_on(4, 0.020, 0.010)

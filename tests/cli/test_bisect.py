@@ -26,6 +26,7 @@ from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import refused
+from tests.log_of import save_document
 from tests.simulated_machine import Machine, Script
 from tests.versioned_package import git, install_row, write_package
 
@@ -224,7 +225,7 @@ def test_saved_pairs_are_those_of_the_same_ends(tmp_path: Path, monkeypatch: pyt
         scripts = {"torch": Script(0.020), "tf": Script(0.030 if int(version) >= 3 else 0.020)}
         document = machine.measure(scripts, processes=5, baseline="torch/cpu")
         header_fields = {"id": header.id, "host": header.host, "tags": [*header.tags]}
-        store.save(document := msgspec.structs.replace(document, **header_fields))
+        save_document(store, document := msgspec.structs.replace(document, **header_fields))
         measured.append(version)
         return document
 

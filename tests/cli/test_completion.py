@@ -17,6 +17,7 @@ from polybench.engines import ENGINES
 from polybench.storage.store import Store
 from tests.factories import measured, study
 from tests.figures.documents import full_layers, full_study, full_sweep
+from tests.log_of import save_document
 
 
 def completed(line: str) -> list[str]:
@@ -65,7 +66,7 @@ def test_names_are_completed(line: str, expected: list[str]) -> None:
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store(tmp_path / "results")
     monkeypatch.setenv("POLYBENCH_RESULTS", str(store.folder))
-    store.save(msgspec.structs.replace(study(measured("torch/cpu", 0.01)), id="20260102-a", title="Nightly"))
+    save_document(store, msgspec.structs.replace(study(measured("torch/cpu", 0.01)), id="20260102-a", title="Nightly"))
     store.save(msgspec.structs.replace(full_sweep(), id="sweep-20260101-b"))
     return store
 

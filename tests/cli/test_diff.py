@@ -19,6 +19,7 @@ from polybench.storage.store import Store
 from tests.analysis.test_diff import SHIFTS, both, slow_down
 from tests.commands import invoke, printed_json, refused
 from tests.factories import measured, study
+from tests.log_of import save_document
 
 NEW = {"versions": {"torch": "2.13.0\x1b[2J"}}
 
@@ -26,10 +27,14 @@ NEW = {"versions": {"torch": "2.13.0\x1b[2J"}}
 @pytest.fixture(autouse=True)
 def saved(own_folders: Path) -> None:
     store = Store(own_folders / "results")
-    store.save(both(0.0100))
-    store.save(msgspec.structs.replace(both(0.0150, **NEW), id="20260202-new", created="2026-02-02T00:00:00Z"))
-    store.save(msgspec.structs.replace(study(measured("torch/cpu", 0.01, processes=1)), id="20240202-one"))
-    store.save(msgspec.structs.replace(slow_down(both(0.0160, versions={"torch": "3"}), 1.2), id="20270202-hot"))
+    save_document(store, both(0.0100))
+    save_document(
+        store, msgspec.structs.replace(both(0.0150, **NEW), id="20260202-new", created="2026-02-02T00:00:00Z")
+    )
+    save_document(store, msgspec.structs.replace(study(measured("torch/cpu", 0.01, processes=1)), id="20240202-one"))
+    save_document(
+        store, msgspec.structs.replace(slow_down(both(0.0160, versions={"torch": "3"}), 1.2), id="20270202-hot")
+    )
 
 
 def run(*arguments: str) -> Result:
@@ -127,7 +132,7 @@ def test_python_returns_the_same_verdicts() -> None:
 def test_hosts_may_be_declared_one_machine(own_folders: Path) -> None:
     moved = msgspec.structs.replace(both(0.0150, **NEW), id="20280202-moved")
     moved.host.hostname = "container-2"
-    Store(own_folders / "results").save(moved)
+    save_document(Store(own_folders / "results"), moved)
     arguments = ("2025", "2028", "--fail-if", "slower=5%")
     assert run(*arguments).exit_code == 4
     assert run(*arguments, "--same-machine").exit_code == 1
@@ -136,6 +141,8 @@ def test_hosts_may_be_declared_one_machine(own_folders: Path) -> None:
 def test_saved_studies_tell_how_much_studies_of_the_machine_differ(own_folders: Path) -> None:
     for number, shift in enumerate(SHIFTS):
         repetition = slow_down(both(0.0100), 1 + shift)
-        Store(own_folders / "results").save(msgspec.structs.replace(repetition, id=f"2019010{number}-repetition"))
+        save_document(
+            Store(own_folders / "results"), msgspec.structs.replace(repetition, id=f"2019010{number}-repetition")
+        )
     torch, _ = printed_json("diff", "2025", "2026")["rows"]
     assert torch["spread"]["repetitions"] >= len(SHIFTS)

@@ -20,6 +20,7 @@ from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST, printed, printed_json, refused
 from tests.factories import measured, study
+from tests.log_of import save_document
 
 QUICK = (*FAST, "--processes", "2", "--quiet")
 ENGINES = ["--engines", "fake,faulty+slow_last_layer"]
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("small_data")
 
 
 def test_the_baseline_of_an_explanation_can_be_chosen(own_folders: Path) -> None:
-    Store(own_folders / "results").save(study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01)))
+    save_document(Store(own_folders / "results"), study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01)))
     for options, baseline in (((), "torch/cpu"), (("--baseline", "tf/cpu"), "tf/cpu")):
         (pair,) = printed_json("explain", "last", *options)["comparisons"]
         assert pair["baseline"] == baseline

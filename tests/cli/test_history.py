@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from polybench.analysis import history as over_time
-from polybench.schema.resources import BlockCounters, Interference
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json
-from tests.factories import WORKLOAD, measured, study
+from tests.factories import DISTURBED, WORKLOAD, measured, study
+from tests.log_of import save_document
 
 
 def series(*arguments: str) -> list[dict[str, Any]]:
@@ -28,12 +28,12 @@ def save(
     folder: Path, day: int, seconds: float, version: str = "0.16.9", host: dict[str, Any] | None = None, **changes: Any
 ) -> None:
     document = study(
-        measured("flux/cpu", seconds, versions={"Flux": version, "build": {"x": 1}}), measured("tf/cpu", 0.02)
+        measured("flux/cpu", seconds, versions={"Flux": version, "build": {"x": "1"}}), measured("tf/cpu", 0.02)
     )
     document.host = msgspec.structs.replace(document.host, **(host or {}))
     settings = msgspec.structs.replace(document.settings, **changes)
     name, created = f"202601{day:02d}", f"2026-01-{day:02d}T10:00:00+00:00"
-    Store(folder).save(msgspec.structs.replace(document, id=name, created=created, settings=settings))
+    save_document(Store(folder), msgspec.structs.replace(document, id=name, created=created, settings=settings))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_other_settings_or_another_machine_of_the_same_name_make_another_series(
 def test_settings_that_differ_between_workloads_only_are_not_listed(folder: Path) -> None:
     document = study(measured("flux/cpu", 0.5, workload=msgspec.structs.replace(WORKLOAD, model="dlframeworks-cnn")))
     document.settings.data_sha256 = "f" * 64
-    Store(folder).save(msgspec.structs.replace(document, id="20260120"))
+    save_document(Store(folder), msgspec.structs.replace(document, id="20260120"))
     assert [one["distinguishing_settings"] for one in series("--engine", "flux")] == ["", ""]
 
 
@@ -138,7 +138,7 @@ def test_a_series_has_a_maximum_length(folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_one_process_has_no_interval_and_little_weight(folder: Path) -> None:
     document = study(measured("flux/cpu", 0.04, processes=1, versions={"Flux": "0.16.9"}))
-    Store(folder).save(msgspec.structs.replace(document, id="20260130", created="2026-01-30"))
+    save_document(Store(folder), msgspec.structs.replace(document, id="20260130", created="2026-01-30"))
     (flux,) = series("--engine", "flux")
     assert flux["points"][-1]["ci95"] is None
     assert len(flux["change_points"]) == 1
@@ -161,8 +161,9 @@ def test_what_changes_every_engine_is_the_machine(own_folders: Path) -> None:
         slow = 1.3 if day > 4 else 1.0
         flux = measured("flux/cpu", 0.04 * slow * (1.5 if day > 6 else 1.0))
         document = study(flux, *(measured(f"{name}/cpu", 0.02 * slow) for name in ("tf", "jax")))
-        Store(own_folders / "results").save(
-            msgspec.structs.replace(document, id=f"2026010{day}", created=f"2026-01-0{day}")
+        save_document(
+            Store(own_folders / "results"),
+            msgspec.structs.replace(document, id=f"2026010{day}", created=f"2026-01-0{day}"),
         )
     changed, tf, jax = series()
     assert [change["study"] for change in changed["change_points"]] == ["20260107"]
@@ -177,25 +178,22 @@ def test_what_changes_every_engine_is_the_machine(own_folders: Path) -> None:
 
 
 def test_a_study_with_interference_makes_no_change_point(folder: Path) -> None:
-    affected = BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
     affected_result = measured(
-        "flux/cpu",
-        0.08,
-        versions={"Flux": "0.16.10\x1b[2J", "build": {"x": 1}},
-        interference=Interference(blocks=[[affected]], blocks_affected=1),
+        "flux/cpu", 0.08, versions={"Flux": "0.16.10\x1b[2J", "build": {"x": "1"}}, interference=DISTURBED
     )
     for day in ("28", "29", "30"):
-        Store(folder).save(msgspec.structs.replace(study(affected_result), id=f"202601{day}", created=f"2026-01-{day}"))
+        save_document(
+            Store(folder), msgspec.structs.replace(study(affected_result), id=f"202601{day}", created=f"2026-01-{day}")
+        )
     (flux,) = series("--engine", "flux")
     assert [change["study"] for change in flux["change_points"]] == ["20260105"]
 
 
 def test_studies_with_interference_hide_no_change_point(folder: Path) -> None:
-    affected = BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
-    disturbed = measured("flux/cpu", 0.08, interference=Interference(blocks=[[affected]], blocks_affected=1))
+    disturbed = measured("flux/cpu", 0.08, interference=DISTURBED)
     for hour in ("11", "12", "13"):
         saved = msgspec.structs.replace(study(disturbed), id=f"20260104{hour}", created=f"2026-01-04T{hour}:00:00")
-        Store(folder).save(saved)
+        save_document(Store(folder), saved)
     (flux,) = series("--engine", "flux")
     (change,) = flux["change_points"]
     assert 1.58 < change["ratio"] < 1.62

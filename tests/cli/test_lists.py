@@ -13,16 +13,18 @@ from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
 from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS
 from polybench.planning.plan import resolve
-from polybench.results.document import study_toml
+from polybench.results.document import derive, study_toml
 from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint
 from polybench.runner.prepare import new_header
 from polybench.schema.encoding import encode
 from polybench.schema.metrics import METRICS
 from polybench.schema.options import Study
+from polybench.schema.study import to_json
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json, refused
 from tests.factories import measured, study, unmeasured
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep
+from tests.log_of import events_of, log_of, save_document
 
 
 def first_words(text: str) -> list[str]:
@@ -115,13 +117,13 @@ def saved_studies(folder: Path) -> None:
     store = Store(folder)
     one = study(measured("torch/cpu", 0.0101, versions={"torch": "2.13.0"}), measured("tf/cpu", 0.02))
     one.title, one.finished = "An old\n\x1b[2Jstory", True
-    store.save(one)
+    save_document(store, one)
     two = study(*(measured(f"flux/cpu#{number}", 0.03) for number in range(2, 90)))
     two.id, two.created, two.finished = "20260101-other", "2026-01-01T00:00:00Z", False
-    store.save(two)
+    save_document(store, two)
     interrupted = study(unmeasured("jax/cpu", "interrupted", "Ctrl-C"))
     interrupted.id, interrupted.created = "20260102-third", "2026-01-02T00:00:00Z"
-    store.save(interrupted)
+    save_document(store, interrupted)
 
 
 def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: Path) -> None:
@@ -131,9 +133,9 @@ def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: P
     assert header.split() == ["id", "age", "workload", "fastest", "title", "engines"]
     assert "An old \\x1b[2Jstory" in lines[0]
     assert "10.1 ms torch/cpu An old \\x1b[2Jstory torch/cpu, tf/cpu" in " ".join(lines[0].split())
-    assert lines[1].startswith("20260101-other (unfinished)")
+    assert lines[1].startswith("20260101-other (to resume)")
     assert lines[1].endswith("84 more")
-    assert lines[2].startswith("20260102-third (interrupted)")
+    assert lines[2].startswith("20260102-third (to resume)")
     assert "nothing measured jax/cpu" in " ".join(lines[2].split())
     assert all(len(line) < 200 for line in lines)
 
@@ -238,9 +240,7 @@ def test_an_invalid_filter_is_bad_input(options: list[str], message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "document",
-    [full_layers(full_study()), full_peak(), full_history(), study(measured("torch/cpu", 0.01))],
-    ids=["layers", "peak", "history", "study"],
+    "document", [full_layers(full_study()), full_peak(), full_history()], ids=["layers", "peak", "history"]
 )
 def test_show_prints_the_file_of_any_document(document: Any, tmp_path: Path) -> None:
     path = tmp_path / "document.json"
@@ -249,13 +249,23 @@ def test_show_prints_the_file_of_any_document(document: Any, tmp_path: Path) -> 
     assert printed_json("show", path) == json.loads(path.read_text())
 
 
+def test_show_prints_the_log_of_a_study(tmp_path: Path) -> None:
+    document = study(measured("torch/cpu", 0.01))
+    path = tmp_path / "copy.jsonl"
+    path.write_bytes(log_of(document))
+    assert printed("show", path)
+    assert printed_json("show", path) == json.loads(to_json(derive(events_of(document))))
+
+
 def test_saved_layers_are_listed_and_shown(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.save(msgspec.structs.replace(full_study(), id="20260101-000000-aaaa", created="2026-01-01T00:00:00Z"))
+    save_document(
+        store, msgspec.structs.replace(full_study(), id="20260101-000000-aaaa", created="2026-01-01T00:00:00Z")
+    )
     old = msgspec.structs.replace(full_layers(full_study()), id="20260102-000000-bbbb", created="2026-01-02T00:00:00Z")
     new = msgspec.structs.replace(old, id="20260103-000000-cccc", created="2026-01-03T00:00:00Z")
     for one in (new, old):
-        store.save(one)
+        save_document(store, one)
     results = ("--results", tmp_path)
     rows = printed_json("list", *results)
     assert [(row["id"], row["kind"]) for row in rows] == [

@@ -17,6 +17,7 @@ from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json, refused
 from tests.factories import WORKLOAD, measured, study, unmeasured
+from tests.log_of import save_document
 
 
 def on(host: str, *results: Any, id: str, **settings: Any) -> StudyDocument:
@@ -36,7 +37,7 @@ def saved(own_folders: Path) -> None:
         on("small", measured("torch/cpu", 0.040), id="batch", batch_size=64),
         on("small", measured("torch/cpu", 0.040), id="images", data_sha256="f" * 64),
     ):
-        Store(own_folders / "results").save(document)
+        save_document(Store(own_folders / "results"), document)
 
 
 def rows(*arguments: str) -> dict[str, dict[str, Any]]:
@@ -106,7 +107,7 @@ def test_the_table_groups_rows_by_machine() -> None:
 
 
 def test_a_device_with_a_number_has_a_price(own_folders: Path) -> None:
-    Store(own_folders / "results").save(on("other", measured("torch/cuda:1", 0.002), id="o"))
+    save_document(Store(own_folders / "results"), on("other", measured("torch/cuda:1", 0.002), id="o"))
     for price in ("other:cuda:1=5", "cuda:1=5"):
         dollars = rows("s", "o", "--price", price)["other:torch/cuda:1"]["dollars_per_epoch"]
         assert dollars == pytest.approx(390 * 0.002 / 3600 * 5)
@@ -120,7 +121,7 @@ def test_a_repeated_machine_has_a_number_and_the_prices_of_its_study() -> None:
 
 def test_a_price_can_depend_on_the_number_of_threads(own_folders: Path) -> None:
     wide = on("wide", measured("torch/cpu", 0.010), id="w", threads=16, prices={"cpu": 9.0})
-    Store(own_folders / "results").save(wide)
+    save_document(Store(own_folders / "results"), wide)
 
     def dollars(*prices: str) -> list[float]:
         found = rows("s", "w", *(word for price in prices for word in ("--price", price)))

@@ -17,6 +17,7 @@ from polybench.schema.result import Result
 from polybench.storage.store import Store
 from tests.commands import printed, refused
 from tests.factories import WORKLOAD, measured, study
+from tests.log_of import save_document
 
 
 def absent(status: str) -> Result:
@@ -70,7 +71,7 @@ def test_parity_only_needs_a_passed_check() -> None:
 )
 def test_a_failed_command_leaves_no_file(arguments: list[str], own_folders: Path) -> None:
     """The study `last` has one row, so it cannot be explained or merged with itself."""
-    Store(own_folders / "results").save(study(measured("torch/cpu", 0.01)))
+    save_document(Store(own_folders / "results"), study(measured("torch/cpu", 0.01)))
     output = own_folders / "x.html"
     refused(*arguments, "--output", output)
     assert not output.exists()
@@ -81,7 +82,7 @@ def test_a_failed_command_leaves_no_file(arguments: list[str], own_folders: Path
 
 @pytest.mark.parametrize("command", [["report", "last"], ["diff", "last", "last"], ["show", "last"], ["history"]])
 def test_an_output_that_cannot_be_written_is_bad_input(command: list[str], own_folders: Path) -> None:
-    Store(own_folders / "results").save(study(measured("torch/cpu", 0.01)))
+    save_document(Store(own_folders / "results"), study(measured("torch/cpu", 0.01)))
     assert "cannot write --output" in refused(*command, "--output", own_folders / "no" / "x.html")
 
 

@@ -13,10 +13,12 @@ from polybench.api.results import load_sections
 from polybench.html_report import StudySection
 from polybench.html_report.study_section import build_view
 from polybench.schema.encoding import encode
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import printed, refused
 from tests.factories import measured, study
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep, with_peaks
+from tests.log_of import log_of, save_document
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +30,7 @@ def needed() -> None:
 @pytest.fixture
 def store(own_folders: Path) -> Store:
     store = Store(own_folders / "results")
-    store.save(full_study())
+    save_document(store, full_study())
     return store
 
 
@@ -52,9 +54,10 @@ def test_other_documents_have_their_own_figures(store: Store, tmp_path: Path) ->
     for name, document, title in (
         ("sweep.json", full_sweep(), "Throughput of a sweep"),
         ("layers.json", full_layers(full_study()), "Time of each layer"),
-        ("study.json", full_study(), "Speed relative to the baseline"),
+        ("study.jsonl", full_study(), "Speed relative to the baseline"),
     ):
-        (tmp_path / name).write_bytes(encode(document))
+        content = log_of(document) if isinstance(document, StudyDocument) else encode(document)
+        (tmp_path / name).write_bytes(content)
         printed("plot", tmp_path / name, "-o", tmp_path / "x.html")
         assert title in (tmp_path / "x.html").read_text()
     assert "--figure cost: expected a study" in refused(
@@ -76,7 +79,7 @@ def test_prices_add_costs_without_a_measurement(store: Store, tmp_path: Path) ->
     unpriced = full_study()
     for result in unpriced.results:
         result.cost = None
-    store.save(unpriced)
+    save_document(store, unpriced)
     file = tmp_path / "x.html"
     assert "has no costs; add --price cpu=0.24" in refused("plot", "last", "--figure", "cost", "-o", file)
     printed("plot", "last", "--figure", "cost", "--price", "cpu=36", "-o", file)
@@ -122,7 +125,7 @@ def test_the_spread_between_days_is_in_the_table_the_methods_and_the_report(stor
         document = study(measured("torch/cpu", 0.0165), measured("tf/cpu", seconds))
         document.settings.baseline = "torch/cpu"
         when = {"id": f"2025010{day}-000000-abcd", "created": f"2025-01-0{day}T00:00:00Z"}
-        store.save(msgspec.structs.replace(document, **when))
+        save_document(store, msgspec.structs.replace(document, **when))
     assert line in printed("show", "last")
     assert f"{line}." in " ".join(printed("show", "last", "--methods").split())
     (section,) = load_sections(["last"], store)
@@ -132,7 +135,7 @@ def test_the_spread_between_days_is_in_the_table_the_methods_and_the_report(stor
 
 def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None:
     one = full_sweep()
-    store.save(one)
+    save_document(store, one)
     file = tmp_path / "report.html"
     for name in (str(one.id), "sweep-2025", "sweep-last"):
         file.unlink(missing_ok=True)

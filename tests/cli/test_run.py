@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from polybench.cluster.driver import ClusterResult, MachineResult
 from polybench.experiments.sweep import PointResult, SweepOutcome
-from polybench.log import Log
+from polybench.log import AnyEvent, Header, Log, SettingsChosen, encode_line, read_log
 from polybench.planning.grid import points
 from polybench.planning.study_file import REFERENCES
 from polybench.planning.suggested_commands import OWN_DATA
@@ -24,6 +24,7 @@ from polybench.storage.store import Store, results_folder
 from tests import factories
 from tests.cli.conftest import Run
 from tests.commands import invoke, printed, printed_json, refused
+from tests.log_of import save_document
 from tests.scripts.test_plain import folder
 
 __all__ = ["folder"]
@@ -135,14 +136,25 @@ def test_dry_run_prints_the_points_of_a_sweep(study: Path) -> None:
 def test_a_study_of_a_julia_users_model_is_not_measured_again(study: Path) -> None:
     printed("run", study.name)
     (log,) = results_folder(None).glob("*.jsonl")
-    saved = json.loads(printed("show", "last", "--format", "json"))
-    saved["settings"] |= {"model": "my chain", "dataset": OWN_DATA}
-    log.with_suffix(".json").write_text(json.dumps(saved))
+    header, *events = read_log(log)
+    assert isinstance(header, Header)
+    own = re.sub(r"^model = .*$", 'model = "my chain"', header.study, flags=re.MULTILINE)
+    events = [msgspec.structs.replace(header, study=own), *map(_of_julia, events)]
+    log.write_bytes(b"".join(map(encode_line, events)))
     for command in ("run", "explain"):
         assert "'my chain' is known only to the Julia session that measured it: call bench there" in refused(
             command, "last"
         )
     assert "my chain" in printed("show", "last")
+
+
+def _of_julia(event: AnyEvent) -> AnyEvent:
+    """Return the event of a log as if Julia had measured a user's own model."""
+    if not isinstance(event, SettingsChosen):
+        return event
+    return msgspec.structs.replace(
+        event, settings=msgspec.structs.replace(event.settings, model="my chain", dataset=OWN_DATA)
+    )
 
 
 def test_julia_names_own_data_as_python_does() -> None:
@@ -211,7 +223,7 @@ def test_quick_applies_after_the_other_options_and_another_seed_has_other_data(
         return document
 
     monkeypatch.setattr("polybench.run.run", run)
-    Store(results_folder()).save(msgspec.structs.replace(document, study='engines = ["fake"]\n'))
+    save_document(Store(results_folder()), msgspec.structs.replace(document, study='engines = ["fake"]\n'))
     for options in ((), ("--processes", "3"), ("--processes", "3", "--quick"), ("--seed", "7")):
         printed("run", "last", *options, "--no-save", "--quiet")
     sha256 = document.settings.data_sha256

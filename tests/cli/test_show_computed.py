@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.log import read_header
+from polybench.log import read_outline
 from tests.commands import printed, printed_json, refused
 from tests.golden.logs import FOLDER
 
@@ -16,7 +16,7 @@ from tests.golden.logs import FOLDER
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a recorded log in the results folder, whose baseline is tf/cpu."""
     monkeypatch.setenv("POLYBENCH_RESULTS", str(tmp_path))
-    path = tmp_path / f"{read_header(FOLDER / 'bursts.jsonl').id}.jsonl"
+    path = tmp_path / f"{read_outline(FOLDER / 'bursts.jsonl').header.id}.jsonl"
     shutil.copy(FOLDER / "bursts.jsonl", path)
     return path
 
@@ -43,7 +43,9 @@ def test_the_part_of_a_log_before_its_damage_is_shown(log: Path) -> None:
     assert printed_json("show", log.stem, "--salvage") == whole
 
 
-def test_a_document_without_a_log_is_not_computed_again(log: Path) -> None:
-    log.with_suffix(".json").write_text(printed("show", "last", "--format", "json"))
-    assert "has no log" in refused("show", "last", "--baseline", "torch/cpu")
+def test_a_report_is_not_computed_again(log: Path) -> None:
+    report = log.with_name("report.json")
+    report.write_text(printed("show", "last", "--format", "json"))
+    for options in ([], ["--baseline", "torch/cpu"]):
+        assert "is a report: give the ID of its study" in refused("show", report, *options)
     assert settings() == ("tf/cpu", 0.01)

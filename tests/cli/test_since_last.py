@@ -17,6 +17,7 @@ from polybench.schema.options import Study
 from polybench.storage.store import Store
 from tests.commands import refused
 from tests.factories import measured, study
+from tests.log_of import save_document
 from tests.versioned_package import ENGINE, git, install_row, write_package
 
 FAST = (
@@ -47,7 +48,7 @@ def test_the_last_good_version_is_the_newest_that_met_no_condition(tmp_path: Pat
     for number, seconds in (("1", 0.0165), ("2", 0.0165), ("3", 0.020)):
         head = study(measured("torch@base/cpu", 0.0165), measured("torch@head/cpu", seconds))
         tags, created = [tag, f"version={number}"], f"2026-01-0{number}T00:00:00Z"
-        store.save(msgspec.structs.replace(head, id=f"2026010{number}-a", created=created, tags=tags))
+        save_document(store, msgspec.structs.replace(head, id=f"2026010{number}-a", created=created, tags=tags))
     assert (_versions_since_last(*request, store, conditions) or ())[:2] == ("2", "4")
 
 

@@ -20,12 +20,23 @@ from polybench.schema.study import from_json
 from polybench.storage.store import Store
 from tests.cli.test_live import on_screen
 from tests.commands import FAST
+from tests.log_of import log_of, save_document
 from tests.scripts.test_plain import folder
 
 __all__ = ["folder"]
 
 COLUMNS = 100
 GOLDEN = Path(__file__).parents[1] / "golden" / "study.json"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """Return the path of the log of the example study."""
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(log_of(from_json(GOLDEN.read_bytes())))
+    return str(path)
+
+
 ERASE_LINE = "\x1b[2K"
 CYAN = "\x1b[36m"
 
@@ -72,16 +83,16 @@ def test_live_progress_precedes_the_table(folder: Path) -> None:
     assert max(map(len, lines)) <= COLUMNS
 
 
-def test_a_table_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
-    tables = {columns: on_screen(on_a_terminal("show", str(GOLDEN), columns=columns)[1]) for columns in (60, COLUMNS)}
+def test_a_table_is_as_wide_as_the_terminal(log: str, tmp_path: Path) -> None:
+    tables = {columns: on_screen(on_a_terminal("show", log, columns=columns)[1]) for columns in (60, COLUMNS)}
     assert max(map(len, tables[60])) <= 60 < max(map(len, tables[COLUMNS]))
     file = tmp_path / "table.txt"
-    on_a_terminal("show", str(GOLDEN), "--output", str(file), columns=60)
+    on_a_terminal("show", log, "--output", str(file), columns=60)
     assert file.read_text("utf-8").splitlines() == tables[COLUMNS][:-1]  # the cursor is on an empty line
 
 
 def test_a_list_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
-    Store(tmp_path).save(from_json(GOLDEN.read_bytes()))
+    save_document(Store(tmp_path), from_json(GOLDEN.read_bytes()))
     code, written = on_a_terminal("list", "--results", str(tmp_path), columns=90)
     assert code == 0
     lines = written.splitlines()
@@ -160,8 +171,8 @@ def test_a_result_has_no_colour_in_a_pipe_or_with_no_color(
         ({"LC_ALL": "de_DE.UTF-8", "LC_NUMERIC": "de_DE.UTF-8"}, " ms ±".encode()),
     ],
 )
-def test_a_result_is_printed_in_any_locale_and_encoding(variables: dict[str, str], step_time: bytes) -> None:
-    command = [sys.executable, "-m", "polybench", "show", str(GOLDEN), "--columns", "step_time"]
+def test_a_result_is_printed_in_any_locale_and_encoding(log: str, variables: dict[str, str], step_time: bytes) -> None:
+    command = [sys.executable, "-m", "polybench", "show", log, "--columns", "step_time"]
     environment = os.environ | {"TERM": "xterm"} | variables
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -18,6 +18,7 @@ from tests.commands import invoke, printed, refused
 from tests.factories import measured, saved_again, study
 from tests.figures.documents import full_layers, full_overhead, full_study, full_sweep
 from tests.html_report.test_report import MALICIOUS, malicious_study
+from tests.log_of import save_document
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,7 @@ def study_at(minute: int, seconds: float = 0.01, hostname: str = "host", **setti
 def save(folder: Path, *documents: Any) -> Store:
     store = Store(folder / "results")
     for document in documents:
-        store.save(document)
+        save_document(store, document)
     return store
 
 
@@ -141,11 +142,11 @@ def test_history_has_a_figure_and_a_row_per_study(tmp_path: Path) -> None:
     assert re.search(rf"slower by a factor of 2.00 \(1\.\d+ to 2\.\d+\) since {study_at(3).id}", page)
 
 
-@pytest.mark.parametrize("content", [b"{", None], ids=["its head", "its results"])
+@pytest.mark.parametrize("content", [b"{\n", None], ids=["its head", "its results"])
 def test_a_damaged_study_is_named_and_the_others_are_written(content: bytes | None, tmp_path: Path) -> None:
     store = save(tmp_path, *(study_at(minute) for minute in (1, 2, 3)))
-    damaged = store.folder / f"{study_at(2).id}.json"
-    damaged.write_bytes(content or damaged.read_bytes().replace(b'"seed":', b'"feed":'))
+    damaged = store.log_path(study_at(2).id)
+    damaged.write_bytes(content or damaged.read_bytes().replace(b'"event":"block"', b'"event":"blok"'))
     done = invoke("report", "--all", "-o", tmp_path / "pages", "--results", store.folder)
     assert done.exit_code == 0
     (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning: cannot read")]
@@ -222,7 +223,10 @@ def test_open_shows_the_page_in_the_browser(what: str, tmp_path: Path) -> None:
 
 
 def test_texts_of_studies_are_escaped(tmp_path: Path) -> None:
-    malicious = msgspec.structs.replace(malicious_study(), id="20250101-000000-bad")
+    study_toml = f"# {MALICIOUS}\n"
+    malicious = msgspec.structs.replace(malicious_study(), id="20250101-000000-bad", study=study_toml)
+    for result in malicious.results[-2:]:
+        result.engine = MALICIOUS + result.engine
     store = save(tmp_path, malicious, saved_again(malicious, "20250102-000000-bad"))
     (store.folder / f"{MALICIOUS.replace('/', '_')}.json").write_text("{}")
     pages = write_pages(tmp_path)

@@ -15,6 +15,7 @@ from tests.commands import printed
 from tests.figures.documents import full_layers, full_study, full_sweep, with_peaks
 from tests.html_report.test_report import MALICIOUS
 from tests.html_report.test_report_browser import assert_accessible_page
+from tests.log_of import save_document
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -29,7 +30,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         one = full_study()
         one.host = msgspec.structs.replace(one.host, hostname=MALICIOUS if day == 4 else "host")
         id, created = f"2025010{day}-000000-abcd", f"2025-01-0{day}T00:00:00Z"
-        store.save(msgspec.structs.replace(one, id=id, created=created, title=MALICIOUS if day == 3 else None))
+        save_document(
+            store, msgspec.structs.replace(one, id=id, created=created, title=MALICIOUS if day == 3 else None)
+        )
     store.save(with_peaks(full_layers(full_study())))
     store.save(full_sweep())
     printed("report", "--all", "-o", folder / "pages", "--results", store.folder)

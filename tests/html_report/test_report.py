@@ -27,10 +27,11 @@ from polybench.results.comparisons import add_comparisons
 from polybench.schema.measurements import PointReference
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
 from polybench.schema.result import Result
-from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.study import StudyDocument
 from tests.commands import printed, refused
 from tests.factories import measured, saved_again, study, typical_study, unmeasured
 from tests.figures.documents import full_layers, full_study, full_sweep, with_peaks
+from tests.log_of import log_of
 
 MALICIOUS = "<script>alert(1)</script>"
 
@@ -125,7 +126,7 @@ def malicious_study() -> StudyDocument:
     one.results = [
         *one.results,
         measured(
-            "torch+x/cpu", 0.01, versions={MALICIOUS: {MALICIOUS: MALICIOUS}}, warnings=[MALICIOUS],
+            "torch+x/cpu", 0.01, versions={MALICIOUS: MALICIOUS, "build": {MALICIOUS: MALICIOUS}}, warnings=[MALICIOUS],
             parity=ParityCheck(
                 "pass", MALICIOUS, steps=3, batch_size=16,
                 known_deviations=[KnownDeviation(MALICIOUS, MALICIOUS, 1e-3, MALICIOUS)],
@@ -152,8 +153,8 @@ def test_the_work_for_a_report_is_proportional_to_its_rows(tmp_path: Path) -> No
         results = [measured("torch/cpu", 0.02), *(measured(f"tf@e{row}/cpu", 0.01) for row in range(1, rows))]
         for result in results:
             result.versions["numpy"] = result.configuration
-        path = tmp_path / f"{rows}.json"
-        path.write_bytes(to_json(study(*results)))
+        path = tmp_path / f"{rows}.jsonl"
+        path.write_bytes(log_of(study(*results)))
         with cProfile.Profile() as profile:
             printed("report", path, "--output", tmp_path / "report.html", "--results", tmp_path)
         calls.append(sum(one.callcount for one in profile.getstats()))

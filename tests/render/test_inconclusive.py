@@ -31,22 +31,22 @@ from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
 from polybench.schema.metadata import PublishedResult
 from polybench.schema.metrics import METRICS
-from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
+from polybench.schema.resources import GarbageCollection
 from polybench.schema.result import Startup
-from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
-from polybench.storage.summaries import summarize_document
+from polybench.storage.summaries import summarize
 from tests.commands import printed_json
-from tests.factories import layers, measured, saved_again, study
+from tests.factories import DISTURBED, layers, measured, saved_again, study
 from tests.figures.documents import full_overhead
+from tests.log_of import save_document
 
-BUSY = Interference(blocks=[[BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)]], blocks_affected=1)
 RATIO = re.compile(r"27\.19|27\.2\b|26\.[23]|0\.0368|96\.3|3\.7%|2,[67]\d\d%")
 """The ratio of both step times, its inverse, and their distances from 1, also as percentages."""
 
 
 def disturbed() -> StudyDocument:
-    torch = measured("torch/cpu", 0.2719, interference=BUSY, startup=Startup(0.0, 0.1, 0.0, 0.0, 0.3, 0.02))
+    torch = measured("torch/cpu", 0.2719, interference=DISTURBED, startup=Startup(0.0, 0.1, 0.0, 0.0, 0.3, 0.02))
     document = study(torch, measured("tf/cpu", 0.01, gc=GarbageCollection(0.01, 1)))
     document.settings.prices = {"cpu": 1.0}
     source: Any = {"label": "theirs", "hardware": "", "source": "a blog", "configuration": "torch/cpu"}
@@ -60,7 +60,7 @@ def quiet() -> StudyDocument:
 
 
 def swept() -> SweepDocument:
-    fast = study(measured("torch/cpu", 0.01, interference=BUSY))
+    fast = study(measured("torch/cpu", 0.01, interference=DISTURBED))
     return build_sweep_document({"threads": [1, 2]}, [({"threads": 1}, disturbed()), ({"threads": 2}, fast)], [], 2)
 
 
@@ -173,7 +173,7 @@ def test_speed_labels_it_inconclusive_and_break_even_leaves_it_out() -> None:
 def test_notebooks_and_rows_mark_it(make: Callable[[], Any]) -> None:
     document = make()
     kind = kind_of(document.schema)
-    result: Any = getattr(results, f"{kind.title()}Result")(document)
+    result: Any = getattr(results, f"{kind.title()}Result")(document, *([b""] if kind == "study" else []))
     assert unmarked(result._repr_markdown_()) == []
     assert unmarked(str(result)) == []
     assert unmarked(repr(result)) == []
@@ -190,15 +190,15 @@ def test_records_carry_the_flag() -> None:
     assert METRICS["speedup"].fields(tf)["speedup_inconclusive"] is True
     assert METRICS["relative_cost"].fields(tf)["relative_cost_inconclusive"] is True
     assert tf.vs_baseline is not None
-    assert tf.vs_baseline.inconclusive_reason == "interference affected 1 of 1 timing blocks of torch/cpu"
+    assert tf.vs_baseline.inconclusive_reason == "interference affected 2 of 6 timing blocks of torch/cpu"
     for document in (swept(), merged()):
         assert "inconclusive_reason" in render(document, "csv").partition("\n")[0]
 
 
 def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     document, sweep = disturbed(), swept()
-    assert study_section.headline(document).startswith("NO RESULT: interference affected 1 of 1")
-    assert sweep_section.headline(sweep).startswith("Cannot tell: interference affected 1 of 1")
+    assert study_section.headline(document).startswith("NO RESULT: interference affected 2 of 6")
+    assert sweep_section.headline(sweep).startswith("Cannot tell: interference affected 2 of 6")
     assert "27" not in sweep_section.overhead_headline(refuted_fit())
     assert {row["label"] for row in study_section.results_table(document)["rows"]} == {""}
     found = explain(document, SavedDocuments([timed_layers()]))
@@ -207,7 +207,7 @@ def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     again = saved_again(document, "20250103-000000-abcd")
     saved = (document, quiet(), again, sweep, refuted_fit())
     for one in saved:
-        store.save(one)
+        save_document(store, one)
     pages = dict(Pages(store, warn=pytest.fail))
     assert pages.keys() == {
         "index.html",
@@ -219,7 +219,7 @@ def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
         visible = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
         step_times = re.sub(r"27[12]\.?\d* ms|27\.2 ms", "", visible)  # of both engines, side by side
         assert unmarked(step_times) == []
-    summary = summarize_document(document.id, to_json(document), 0.0)
+    summary = summarize(document)
     assert summary.fastest is not None
     assert summary.fastest.inconclusive
 
@@ -229,7 +229,7 @@ def test_history_says_of_which_studies_it_cannot_tell_and_why() -> None:
     busy = [line for line in text.splitlines() if "272 ms" in line]
     assert len(busy) == 3
     assert all("(cannot tell)" in line for line in busy)
-    reason = "cannot tell: interference affected 1 of 1 timing blocks of torch/cpu"
+    reason = "cannot tell: interference affected 2 of 6 timing blocks of torch/cpu"
     assert f"20250104-000000-abcd: {reason}" in " ".join(text.split())
     assert "inconclusive" not in text
 
@@ -238,7 +238,7 @@ def test_history_says_of_which_studies_it_cannot_tell_and_why() -> None:
 def test_list_marks_it_in_terminals_of_every_width(width: int | None, tmp_path: Path) -> None:
     store = Store(tmp_path)
     for one in (disturbed(), swept()):
-        store.save(one)
+        save_document(store, one)
     found = study_list.render(printed_json("list", "--results", tmp_path), width, show_points=True)
     _, _, *rows = found.partition("\n\n")[0].splitlines()
     assert len(rows) == 2

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from polybench.render.methods import methods_text
 from polybench.schema.parity import ParityCheck, PrecisionResult
+from polybench.schema.study import from_json
 from tests.commands import printed
 from tests.factories import FLUX_DEVIATIONS, measured, study, unmeasured
 from tests.golden import FILE
+from tests.log_of import log_of
 
 
 def test_methods_name_workload_frameworks_runs_check_and_statistics() -> None:
@@ -42,11 +46,19 @@ def test_methods_of_one_process_and_of_nothing() -> None:
     assert methods_text(study(unmeasured("tf/cpu", "failed", "crashed"))) == "Nothing was measured."
 
 
-def test_show_prints_the_methods_of_a_study() -> None:
-    assert printed("show", FILE, "--methods").startswith("We measured one training step of lenet on")
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Return the path of the log of the example study."""
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(log_of(from_json(FILE.read_bytes())))
+    return path
 
 
-def test_the_ending_of_the_output_chooses_the_format(tmp_path: Path) -> None:
+def test_show_prints_the_methods_of_a_study(log: Path) -> None:
+    assert printed("show", log, "--methods").startswith("We measured one training step of lenet on")
+
+
+def test_the_ending_of_the_output_chooses_the_format(log: Path, tmp_path: Path) -> None:
     for suffix, beginning in {
         "tex": r"\begin{table}",
         "csv": "study,",
@@ -55,10 +67,10 @@ def test_the_ending_of_the_output_chooses_the_format(tmp_path: Path) -> None:
         "txt": "lenet",
     }.items():
         output = tmp_path / f"table.{suffix}"
-        printed("show", FILE, "-o", output)
+        printed("show", log, "-o", output)
         assert output.read_text().startswith(beginning)
     assert "|" in (tmp_path / "table.md").read_text()
-    printed("show", FILE, "--format", "csv", "-o", tmp_path / "table.md")
+    printed("show", log, "--format", "csv", "-o", tmp_path / "table.md")
     assert (tmp_path / "table.md").read_text().startswith("study,")
-    printed("show", FILE, "--format", "table", "-o", tmp_path / "table.md")
+    printed("show", log, "--format", "table", "-o", tmp_path / "table.md")
     assert "|" not in (tmp_path / "table.md").read_text()

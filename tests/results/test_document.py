@@ -23,9 +23,10 @@ from polybench.log import (
 from polybench.planning.plan import Plan, resolve
 from polybench.results.document import derive, planned_configurations, study_toml
 from polybench.schema.options import Study
-from polybench.schema.resources import BlockCounters, GarbageCollection
+from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
 from polybench.schema.result import Pipeline, Result, TimeToAccuracy, TimeToLoss, TrainedEpoch
-from tests.factories import typical_study
+from tests.factories import measured, study, typical_study
+from tests.log_of import events_of
 
 NAME = "fake/cpu"
 MEDIAN, MEAN = 0.010, 0.014
@@ -140,3 +141,17 @@ def test_waits_and_collections_are_those_of_a_step() -> None:
 def test_the_gpu_memory_is_the_largest_that_the_end_of_a_worker_freed() -> None:
     freed = [MemoryMeasured(configuration=NAME, gpu_bytes_freed=number) for number in (5, 9, 7)]
     assert result_of({}, *freed).memory.device_nvml_bytes == 9
+
+
+def test_further_attempts_at_a_timing_block_count_whether_they_were_saved_or_not() -> None:
+    counters = BlockCounters(1.0, 1.0, 0.1, 0.0, reruns=2)
+    document = study(measured("torch/cpu", 0.01, interference=Interference(blocks=[[counters]])))
+    events = events_of(document)
+    place = next(number for number, event in enumerate(events) if isinstance(event, BlockTimed))
+    block = events[place]
+    assert isinstance(block, BlockTimed)
+    louder = msgspec.structs.replace(block, attempt=1, counters=BlockCounters(1.0, 1.0, 0.9, 0.0))
+    for attempts, expected in (([block], 2), ([block, louder], 3)):
+        (result,) = derive([*events[:place], *attempts, *events[place + 1 :]]).results
+        assert result.interference.blocks[0][0] == msgspec.structs.replace(counters, reruns=expected)
+        assert result.interference.blocks_rerun == 1

@@ -27,9 +27,10 @@ from polybench.results.sweep import build_overhead_document, build_sweep_documen
 from polybench.runner.progress import NullProgress
 from polybench.schema.analyses import Series
 from polybench.schema.result import SINGLE_PROCESS, Comparison
-from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import steps_to_break_even
-from polybench.storage.summaries import FastestConfiguration, Filters, StudySummary, summarize_document
+from polybench.storage.filters import Filters
+from polybench.storage.summaries import FastestConfiguration, StudySummary, summarize
 from tests.simulated_machine import THREADS, Machine, Script, repeat, study_of
 
 STEP = 0.020
@@ -118,7 +119,7 @@ def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -
     alone = machine.measure({"flux+gc_off": without, "flux": collecting(10)})
     assert alone.settings.baseline == "flux/cpu"
     assert not study_section.headline(document).startswith("flux+gc_off")
-    assert summarize_document(document.id, to_json(document), 0.0).fastest == FastestConfiguration(
+    assert summarize(document).fastest == FastestConfiguration(
         "flux/cpu", document.result("flux/cpu").step_seconds, inconclusive=False
     )
 
@@ -251,7 +252,7 @@ class Shifts:
     def repetitions(self, machine: Machine, scripts: Mapping[str, Script]) -> list[StudySummary]:
         """Measure and summarize the repetitions."""
         documents = (machine.measure(scripts) for _ in range(self.saved))
-        return [summarize_document(document.id, to_json(document), 0.0) for document in documents]
+        return [summarize(document) for document in documents]
 
 
 ENGINES = ("torch", "tf", "jax", "flux", "lux")

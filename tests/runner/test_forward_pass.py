@@ -28,7 +28,7 @@ from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json, to_json
-from polybench.storage.summaries import summarize_document
+from polybench.storage.summaries import summarize
 from tests.factories import measured, study
 from tests.runner.studies import FAST, run
 
@@ -69,7 +69,7 @@ def test_titles_and_sentences_name_the_forward_pass() -> None:
 
 def test_a_saved_study_is_listed_with_its_pass_and_not_compared_with_training() -> None:
     document = measured_forward_pass()
-    summary = summarize_document(document.id, to_json(document), 0.0)
+    summary = summarize(document)
     assert (summary.model, summary.pass_) == ("lenet", "forward")
     trained = run("fake", "fake+slow")
     rows = diff(trained, document).rows

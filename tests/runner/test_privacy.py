@@ -34,6 +34,7 @@ from tests import small_datasets
 from tests.commands import FAST as FASTEST
 from tests.commands import printed
 from tests.factories import measured, study
+from tests.log_of import save_document
 from tests.processes import becomes_true, have_ended
 from tests.runner.studies import FAST, RecordingProgress, interrupt_at, run
 
@@ -273,7 +274,7 @@ def test_saved_studies_can_be_shown_anonymously(tmp_path: Path, monkeypatch: pyt
     document.host.hostname = "marys-laptop"
     document.argv = ["compare", "--data", str(tmp_path / "cifar")]
     document.warnings = [f"marys-laptop is busy with {tmp_path}/a.out"]
-    Store(tmp_path).save(document)
+    save_document(Store(tmp_path), document)
 
     def printed(*command: str) -> str:
         output = tmp_path / "out.html"

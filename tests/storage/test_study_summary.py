@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from polybench.analysis.repetitions import _repetitions
+from polybench.errors import BadInput
+from polybench.log import Header, encode_line
+from polybench.schema.parity import ParityCheck
 from polybench.schema.study import to_json
-from polybench.storage.summaries import Filters, StudySummary, filters_from_text, parse_time, summarize_document
+from polybench.storage.filters import Filters, filters_from_text, parse_time
+from polybench.storage.log_summary import summarize_file
+from polybench.storage.store import Store, load_document
+from polybench.storage.summaries import StudySummary, summarize
 from tests.factories import measured, study, unmeasured
+from tests.gallery import GALLERY
+from tests.log_of import events_of, save_document
 
 STUDY = study(
     measured("torch+compile/cpu", 0.01, versions={"torch": "2.13.0+cpu", "build": {"MKL": "2024"}}),
@@ -17,7 +29,7 @@ STUDY = study(
 
 
 def summary() -> StudySummary:
-    return summarize_document(STUDY.id, to_json(STUDY), 0.0)
+    return summarize(STUDY)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +72,10 @@ def test_filters_that_do_not_match(filters: Filters) -> None:
     assert not filters.matches(summary())
 
 
-def test_unreadable_study_matches_only_without_filters() -> None:
-    found = summarize_document("x", b"{", 3.0)
+def test_unreadable_study_matches_only_without_filters(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b"{\n")
+    os.utime(tmp_path / "x.jsonl", (3, 3))
+    found = summarize_file(tmp_path / "x.jsonl")
     assert found.started_at == 3.0
     assert found.unreadable_reason
     assert Filters().matches(found)
@@ -69,10 +83,13 @@ def test_unreadable_study_matches_only_without_filters() -> None:
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "9999-12-31T23:59:59-23:59", "\x1b"])
-def test_invalid_start_time_is_replaced_by_the_file_time(created: str) -> None:
-    document = study(measured("torch/cpu", 0.01))
-    document.created = created
-    found = summarize_document(document.id, to_json(document), 7.0)
+def test_invalid_start_time_is_replaced_by_the_file_time(created: str, tmp_path: Path) -> None:
+    header, *events = events_of(study(measured("torch/cpu", 0.01)))
+    assert isinstance(header, Header)
+    path = tmp_path / f"{header.id}.jsonl"
+    path.write_bytes(b"".join(map(encode_line, [msgspec.structs.replace(header, created=created), *events])))
+    os.utime(path, (7, 7))
+    found = summarize_file(path)
     assert found.created == created
     assert found.started_at == 7.0 or created.startswith("9999")
 
@@ -91,7 +108,87 @@ def test_the_last_date_is_inclusive() -> None:
 
 def test_one_process_is_no_repetition() -> None:
     document = study(measured("torch/cpu", 0.01, processes=1), measured("tf/cpu", 0.01, processes=2))
-    one, two = summarize_document(document.id, to_json(document), 0.0).configurations
-    assert one.step is None
-    assert two.step is not None
-    assert two.step.processes == 2
+    one, two = summarize(document).configurations
+    assert (one.ended.processes, two.ended.processes) == (1, 2)
+    assert [*_repetitions(summarize(document))] == ["tf/cpu"]
+
+
+LOGS = Store(GALLERY / "measured").logs()
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_the_first_and_the_last_lines_of_a_log_say_the_same_as_its_report(path: Path) -> None:
+    store = Store(path.parent)
+    assert summarize_file(path) == summarize(store.load(path.stem))
+
+
+def test_a_study_without_an_end_has_its_settings_and_no_step_times(tmp_path: Path) -> None:
+    *events, end = events_of(STUDY)
+    path = Store(tmp_path).log_path(STUDY.id)
+    path.write_bytes(b"".join(map(encode_line, events)))
+    found = summarize_file(path)
+    assert (found.model, found.finished, found.is_resumable, found.fastest) == ("lenet", False, True, None)
+    assert [one.configuration for one in found.configurations] == [one.configuration for one in STUDY.results]
+    assert not any(one.is_measured for one in found.configurations)
+    path.write_bytes(b"".join(map(encode_line, [*events, end])))
+    assert not summarize_file(path).is_resumable
+    path.write_bytes(encode_line(events[0]))  # killed before its settings were known
+    found = summarize_file(path)
+    assert (found.id, found.model, found.is_resumable) == (STUDY.id, "", True)
+
+
+def test_fastest_configuration_is_ranked() -> None:
+    document = study(
+        measured("torch/cpu", 0.02),
+        measured("tf/cpu", 0.01, status="failed"),
+        measured("jax/cpu", 0.01, parity=ParityCheck("fail", "another loss")),
+        measured("flux+gc_off/cpu", 0.01, caveat="step times leave out garbage collection"),
+    )
+    found = summarize(document)
+    assert found.fastest is not None
+    assert found.fastest.configuration == "torch/cpu"
+
+
+def test_saved_changed_and_removed_studies_are_noticed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "results")
+    assert store.summaries() == []
+    for day, id in enumerate(("b", "a", "c"), start=1):
+        save_document(store, msgspec.structs.replace(STUDY, id=id, created=f"2026-01-{day:02d}T00:00:00Z"))
+    assert [one.id for one in store.summaries()] == ["b", "a", "c"]  # by start time
+    store.log_path("a").unlink()
+    text = store.log_path("c").read_text()
+    store.log_path("c").write_text(text.replace('"model":"lenet"', '"model":"LENET"', 1))
+    assert [(one.file, one.model) for one in store.summaries()] == [("b", "lenet"), ("c", "LENET")]
+
+
+def test_names_that_are_not_utf8_and_dangling_links_are_listed(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl")).write_text("{}")
+    (tmp_path / "link.jsonl").symlink_to("nowhere")
+    (tmp_path / "folder.jsonl").mkdir()
+    found = {one.file: one.unreadable_reason for one in Store(tmp_path).summaries()}
+    assert found["\\udcff"]
+    assert "directory" in str(found["folder"])
+    assert "No such file" in str(found["link"])
+
+
+def test_hidden_files_and_other_documents_are_not_listed(tmp_path: Path) -> None:
+    for name in (".settings.jsonl", "package.json", ".20250101-000000-abcd.json"):
+        (tmp_path / name).write_text("{}")
+    assert Store(tmp_path).summaries() == []
+
+
+def test_studies_of_an_unreleased_version_are_listed_and_refused(tmp_path: Path) -> None:
+    store, old = Store(tmp_path), tmp_path / "20250101-000000-abcd.json"
+    old.write_bytes(to_json(STUDY))
+    (summary,) = store.summaries()
+    assert (summary.file, summary.unreadable_reason) == (old.stem, "an unreleased version wrote it; measure again")
+    for name in (old.stem, "2025", "last", str(old)):
+        with pytest.raises(BadInput, match=r"abcd\.json was written by an unreleased version; measure again"):
+            store.load(name)
+    save_document(store, STUDY)
+    assert store.load(old.stem).id == STUDY.id  # its log
+    report = tmp_path / "report.json"
+    report.write_bytes(to_json(STUDY))
+    for load in (store.load, lambda name: load_document(name, store)):
+        with pytest.raises(BadInput, match=r"report\.json is a report: give the ID of its study, or the path of its"):
+            load(str(report))
