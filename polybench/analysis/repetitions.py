@@ -95,7 +95,7 @@ def _repetition(study: StudySummary, one: ConfigurationSummary) -> Repetition | 
     seconds, ended = one.step_seconds, one.ended
     if seconds is None or ended.processes < 2:
         return None
-    same = one.configuration, one.workload, one.versions, study.conditions
+    same = one.configuration, one.workload, ended.versions, one.variables, study.conditions
     group = zlib.crc32(msgspec.json.encode(same, order="sorted"))
     low, high = ended.ci95 or (seconds, seconds)
     squared_error = (math.log(high / low) / 2 / student_quantile(ended.processes - 1)) ** 2

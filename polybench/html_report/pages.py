@@ -64,7 +64,7 @@ def _list_row(study: StudySummary, points: Sequence[StudySummary], difference: D
         f"{name} {version}"
         for one in (study, *points)
         for configuration in one.configurations
-        for name, version in library_versions(configuration.versions).items()
+        for name, version in library_versions(configuration.ended.versions).items()
     }
     return (
         row

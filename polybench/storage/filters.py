@@ -65,7 +65,7 @@ class Filters(NamedTuple):
         return (
             any(_matches_name(self.engine, name) for name in names)
             and _matches_name(self.device, configuration.device)
-            and all(_has_version(library_versions(configuration.versions), *version) for version in self.versions)
+            and all(_has_version(library_versions(configuration.ended.versions), *version) for version in self.versions)
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,20 @@ from polybench.storage.summaries import (
 
 def summarize_file(path: Path, kind: Kind = "study") -> StudySummary:
     """Summarize a saved document, a study by its log, or say why it is unreadable."""
-    written = 0.0
     try:
-        written = path.lstat().st_mtime
         summary = summarize_log(path) if kind == "study" else _summarize_document(path, kind)
         check_file_name(summary.id, path.stem)
     except (OSError, msgspec.MsgspecError, BadInput) as error:
         file, reason = _printable(path.stem), _printable(getattr(error, "strerror", None) or str(error))
-        return StudySummary(file=file, started_at=written, unreadable_reason=reason, kind=kind)
-    return summary if summary.started_at else msgspec.structs.replace(summary, started_at=written)
+        return StudySummary(file=file, started_at=_written(path), unreadable_reason=reason, kind=kind)
+    return summary if summary.started_at else msgspec.structs.replace(summary, started_at=_written(path))
+
+
+def _written(path: Path) -> float:
+    """Return when a file was written; 0 if it no longer exists."""
+    with contextlib.suppress(OSError):
+        return path.lstat().st_mtime
+    return 0.0
 
 
 def _printable(text: str) -> str:
@@ -86,6 +92,6 @@ def _of_plan(planned: PlannedConfiguration, end: StudyEnded | None) -> Configura
         is_measured=step_seconds is not None,
         step_seconds=step_seconds,
         workload=planned.workload,
-        versions={**ended.versions, "environment": planned.env_vars, "inherited": planned.inherited_env_vars},
+        variables=(planned.env_vars, planned.inherited_env_vars),
         ended=ended,
     )

@@ -50,7 +50,7 @@ class SweepPoints(msgspec.Struct, frozen=True):
 
 
 class ConfigurationSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a configuration. A study's has a step time if it was measured, and the versions of its `Result`."""
+    """Summary of a configuration; a study's has a step time if it was measured, its workload and its end."""
 
     configuration: str
     engine: str
@@ -59,7 +59,8 @@ class ConfigurationSummary(msgspec.Struct, frozen=True, kw_only=True):
     is_measured: bool
     step_seconds: float | None = None
     workload: Workload | None = None
-    versions: dict[str, Any] = {}
+    variables: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    """Environment variables of the workers, and of the user."""
     ended: EndedResult = EndedResult()
 
 
@@ -173,7 +174,7 @@ def summarize_configuration(one: Result) -> ConfigurationSummary:
         is_measured=one.is_measured,
         step_seconds=one.step_time.mean if one.step_time else None,
         workload=one.workload,
-        versions=one.versions,
+        variables=(one.versions.get("environment", {}), one.versions.get("inherited", {})),
         ended=EndedResult.of(one),
     )
 
@@ -234,7 +235,7 @@ def _layers(document: LayersDocument) -> dict[str, Any]:
         "batch_size": settings.batch_size,
         "interrupted": any(one.status == "interrupted" for one in document.configurations),
         "configurations": [
-            _of_row(one, is_measured=one.step_seconds is not None, versions=one.versions)
+            _of_row(one, is_measured=one.step_seconds is not None, ended=EndedResult(versions=one.versions))
             for one in document.configurations
         ],
         "fastest": FastestConfiguration(ranked[0][1].configuration, ranked[0][0], inconclusive) if ranked else None,
