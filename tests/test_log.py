@@ -260,6 +260,15 @@ def test_the_first_and_last_line_are_read_alone(path: Path) -> None:
         assert read_outline(path) == (HEADER, None, None)
 
 
+def test_the_end_of_a_study_with_many_configurations_is_read(path: Path) -> None:
+    end = msgspec.structs.replace(END, step_seconds={f"fake/cpu#{number}": 0.5 for number in range(2, 1000)})
+    write(path, *EVENTS, end)
+    assert read_outline(path) == (HEADER, None, end)
+    path.write_bytes(encode_line(end))  # one line only
+    with pytest.raises(DamagedLog, match="expected the header in line 1"):
+        read_outline(path)
+
+
 DAMAGE: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "it has no header"),
     "only a beginning": (b'{"event":"hea', "it has no header"),
