@@ -141,15 +141,16 @@ def _print_plans(spec: SweepSpec, machines: Sequence[MachineGroup], resumed_id: 
 
 
 def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> StudyFile:
-    """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID."""
+    """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID or log."""
     from polybench.data.disk import is_file
+    from polybench.log import SUFFIX
     from polybench.planning.study_file import StudyFile, parse, read
     from polybench.planning.suggested_commands import check_repeatable
     from polybench.schema.metadata import StudyFileMetadata
     from polybench.storage.store import Store, results_folder
 
     path = Path(name)
-    if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or is_file(path))):
+    if path.suffix == ".toml" or (path.suffix not in (".json", SUFFIX) and ("/" in name or is_file(path))):
         return read(path, quick=quick, remote=is_remote)
     saved = Store(results_folder(results)).load(name)
     check_repeatable(saved)

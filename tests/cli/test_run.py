@@ -24,6 +24,8 @@ from polybench.storage.store import Store, results_folder
 from tests import factories
 from tests.cli.conftest import Run
 from tests.commands import invoke, printed, printed_json, refused
+from tests.gallery import GALLERY
+from tests.golden import FILE as GOLDEN
 from tests.log_of import save_document
 from tests.scripts.test_plain import folder
 
@@ -131,6 +133,12 @@ def test_dry_run_prints_the_points_of_a_sweep(study: Path) -> None:
     planned = invoke("run", study, "--dry-run")
     assert planned.stdout == 2 * "fake/cpu\nfake+slow/cpu\n"
     assert "batch size 16:\nlenet, batch 16, fp32" in planned.stderr
+
+
+def test_a_saved_study_is_repeated_from_its_log() -> None:
+    (log, *_) = Store(GALLERY / "measured").logs()
+    assert printed("run", log, "--engines", "fake", "--devices", "cpu", "--dry-run") == "fake/cpu\n"
+    assert "is a report" in refused("run", GOLDEN, "--dry-run")
 
 
 def test_a_study_of_a_julia_users_model_is_not_measured_again(study: Path) -> None:
