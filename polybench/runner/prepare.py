@@ -40,10 +40,10 @@ def new_log(study: Study, header: Header, store: Store | None) -> Iterator[Log]:
         store.ensure_writable()
     plan = resolve(study)
     with Log.create(store.log_path(header.id) if store else None, anonymous_event) as log:
-        log.add(msgspec.structs.replace(header, study=study_toml(plan.study)))
         try:
+            log.add(msgspec.structs.replace(header, study=study_toml(plan.study)))
             yield log
-        except (BadInput, RequiredEngineMissing):
+        except (BadInput, RequiredEngineMissing, UnicodeEncodeError):
             if not any(isinstance(event, BlockTimed) for event in log.events):  # nothing was measured
                 log.delete()
             raise
