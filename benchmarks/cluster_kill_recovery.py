@@ -37,6 +37,7 @@ processes = {_PROCESSES}
 rounds_per_process = 1
 steps_per_round = 3
 parity = false
+wait_idle = 0
 metrics = false
 
 [[machines]]
