@@ -25,6 +25,7 @@ COPIED = (
     "pyproject.toml",
     "Project.toml",
     "README.md",
+    ".gitignore",
 )
 TIMEOUT = 600.0
 """Seconds after which a planted bug counts as noticed: the tests hang."""
@@ -41,6 +42,8 @@ def main(chosen: Sequence[str]) -> int:
         for part in COPIED:
             source = ROOT / part
             shutil.copytree(source, folder / part) if source.is_dir() else shutil.copy(source, folder / part)
+        for command in (["init", "--quiet"], ["add", "."]):  # tests ask Git for the tracked files
+            subprocess.run(["git", "-C", name, *command], check=True)
         passed: set[str] = set()
         for area in chosen or areas():
             start, killed = time.perf_counter(), 0
