@@ -54,18 +54,17 @@ if "mix_stderr" in inspect.signature(CliRunner.__init__).parameters:
 sys.dont_write_bytecode = False  # the value that the variable set in this process
 
 LONGEST = (
-    "scripts/test_plain.py",
+    "importer",
     "runner/test_study.py",
     "test_notebooks.py",
     "test_examples.py",
-    "scripts/test_layer.py",
     "runner/test_layers.py",
     "runner/test_pinning.py",
     "cli/test_cli.py",
     "parity_check/test_check.py",
     "html_report/test_report_browser.py",
 )
-"""Files that start early: if two processes share the files, the one with the last long file ends alone."""
+"""What starts early: if two processes share the files, the one with the last long file ends alone."""
 
 POOLED = r"tests/(runner/(?!test_resume)|cli/|test_api|test_examples|test_plugins)"
 """Tests of whole studies whose workers are forked. A study is not resumed with the code of another kind of start."""
@@ -75,12 +74,16 @@ MEASURING = r"tests/(runner|cli|cluster|machine/meters|test_(?!simulated))"
 
 _RANK = {f"tests/{name}": rank for rank, name in enumerate(("julia", "engines", *LONGEST))}
 
+_SHARING = {"engines": r"tests/(engines/|scripts/test_plain)", "importer": r"tests/(importer|scripts|trace)/"}
+"""Tests of several files in one process: they share processes of engines, or import frameworks into their own."""
+
 
 def _scope(node: str) -> str:
-    """Return the tests that one process of pytest-xdist runs: those of an engine share its process, others a file."""
+    """Return the tests that one process of pytest-xdist runs: those that share something, or those of a file."""
     if ring(node) == "julia":
         return "tests/julia"
-    return "tests/engines" if node.startswith("tests/engines/") else node.partition("::")[0]
+    shared = (f"tests/{name}" for name, pattern in _SHARING.items() if re.match(pattern, node))
+    return next(shared, node.partition("::")[0])
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
@@ -101,7 +104,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-workers = engine_workers.workers
+processes, workers = engine_workers.processes, engine_workers.workers
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before the time limit of the test begins

@@ -58,7 +58,7 @@ def workload(batch_size: int = 8, precision: Any = "fp32", **optimizer: Any) -> 
         batch_size=batch_size,
         optimizer=Optimizer(**optimizer),
         precision=precision,
-        threads=1,
+        threads=2,
     )
 
 

@@ -1,6 +1,9 @@
-"""A worker in the test's own process: the same requests and replies, without a process."""
+"""Workers without pipes: the same requests and replies, in the test's own process or in one that tests share."""
 
 from __future__ import annotations
+
+import functools
+from concurrent.futures import Executor
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.protocol import calls
@@ -9,18 +12,43 @@ from polybench.worker.handler import Worker
 
 
 class InProcess:
-    """Encode and decode every message as JSON, like the pipes do."""
+    """A worker in this process; every message is encoded and decoded as JSON, like the pipes do."""
 
     def __init__(self, factory: str) -> None:
         self._worker = Worker()
         self.request(calls.load(factory))
 
     def request(self, request: Request[AnswerT], timeout: float = 60.0) -> AnswerT:
-        reply = self._worker.handle(calls.decode_request(calls.encode(request)))
-        reply = calls.decode_reply(calls.encode(reply))
+        reply = calls.decode_reply(self._answer(calls.encode(request), timeout))
         if isinstance(reply, RequestFailed):
             raise ConfigurationFailed(reply.reason)
         if isinstance(reply, NotAvailable):
             raise EngineUnavailable(reply.reason, reply.hint)
         assert reply.call == request.call.name
         return reply.value
+
+    def _answer(self, line: bytes, timeout: float) -> bytes:
+        return answer(self._worker, line)
+
+
+class InExecutor(InProcess):
+    """The worker of a process that runs its tasks sequentially; all sessions with the process share it."""
+
+    def __init__(self, process: Executor, factory: str, timeout: float) -> None:
+        self._process = process
+        self.request(calls.load(factory), timeout)
+
+    def _answer(self, line: bytes, timeout: float) -> bytes:
+        return self._process.submit(answer_in_executor, line).result(timeout)
+
+
+def answer(worker: Worker, line: bytes) -> bytes:
+    return calls.encode(worker.handle(calls.decode_request(line)))
+
+
+_own_worker = functools.cache(Worker)
+
+
+def answer_in_executor(line: bytes) -> bytes:
+    """Answer a request to this process, in which the executor calls this."""
+    return answer(_own_worker(), line)

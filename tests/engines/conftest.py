@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -20,10 +17,8 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET
 from polybench.parity_check.check import ParityChecker
-from polybench.protocol.environment import worker_environment
-from polybench.worker.__main__ import die_with_parent
 from tests.engine_matrix import MISSING_LAYERS
-from tests.engine_workers import FAST_COMPILATION
+from tests.engine_workers import Processes, fast_compilation
 from tests.engines import engine_fixtures
 from tests.engines.child import train_lenet
 from tests.worker_sessions import InProcess
@@ -32,9 +27,6 @@ Outcome = dict[str, Any]
 RunLenet = Callable[..., Outcome]
 
 BATCHES, BATCH_SIZE = 4, 8
-
-MAX_PROCESSES = 10
-"""Maximum number of simultaneous processes; an idle one uses some hundred MiB."""
 
 
 @pytest.fixture(scope="session")
@@ -48,35 +40,6 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Callable[..., Executor]]:
-    """`processes(engine, variants, **environment)`: a process shared by all tests with the same arguments.
-
-    One process of pytest-xdist runs all tests of Julia, and one all others that share these processes.
-    """
-    started: dict[tuple[str, frozenset[tuple[str, str]]], Executor] = {}  # least recently used first
-
-    def process(engine: str, variants: tuple[str, ...] = (), **environment: str) -> Executor:
-        variables = worker_environment(ENGINES[engine], "cpu", 2, variants) | environment
-        key = engine, frozenset(variables.items())
-        started[key] = started.pop(key, None) or start_process(variables)
-        if len(started) > MAX_PROCESSES:
-            started.pop(next(iter(started))).shutdown()
-        return started[key]
-
-    yield process
-    for executor in started.values():
-        executor.shutdown()
-
-
-def start_process(environment: dict[str, str]) -> Executor:
-    """Start a process with these environment variables; it runs its tasks sequentially."""
-    executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), die_with_parent)
-    with patch.dict(os.environ, environment | {"POLYBENCH_PARENT": str(os.getpid())}):
-        executor.submit(os.getpid).result()
-    return executor
-
-
 def result_or_skip(task: Future[Any]) -> Any:
     """Return the result of the engine's process, or skip the test if the framework is missing."""
     try:
@@ -86,7 +49,7 @@ def result_or_skip(task: Future[Any]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def run_check(problem: Path, processes: Callable[..., Executor]) -> engine_fixtures.RunCheck:
+def run_check(problem: Path, processes: Processes) -> engine_fixtures.RunCheck:
     """`run_check(configuration, check, **environment)`: run a check in a process of that configuration.
 
     For JAX, XLA does not optimize unless the environment sets XLA_FLAGS.
@@ -94,7 +57,7 @@ def run_check(problem: Path, processes: Callable[..., Executor]) -> engine_fixtu
 
     def run(configuration: str, check: engine_fixtures.Check, **environment: str) -> None:
         engine, *variants = configuration.split("+")
-        fast = {"XLA_FLAGS": FAST_COMPILATION["XLA_FLAGS"]} if "jax" in configuration else {}
+        fast = fast_compilation(configuration) if "jax" in configuration else {}
         process = processes(engine, tuple(variants), **(fast | environment))
         result_or_skip(
             process.submit(engine_fixtures.run_check_by_name, check.__module__, check.__name__, engine, problem)
@@ -104,7 +67,7 @@ def run_check(problem: Path, processes: Callable[..., Executor]) -> engine_fixtu
 
 
 @pytest.fixture(scope="module")
-def run_lenet(problem: Path, processes: Callable[..., Executor]) -> RunLenet:
+def run_lenet(problem: Path, processes: Processes) -> RunLenet:
     """`run_lenet(engine with variants, dtype, precision)`: the engine's `outcome`."""
 
     @functools.cache

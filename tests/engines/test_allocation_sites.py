@@ -8,7 +8,7 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
 from polybench.schema.measurements import AllocationSite
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.engines.test_allocations import NO_ONEDNN, ONEDNN
+from tests.engines.test_allocations import NO_ONEDNN
 
 
 def find_sites(fixture: EngineFixture) -> dict[str, AllocationSite]:
@@ -47,7 +47,7 @@ def test_tensorflow_reports_operations_without_onednn(fixture: EngineFixture) ->
 
 
 @pytest.mark.wide  # the same without oneDNN
-@in_process_of("tf", **ONEDNN)
+@in_process_of("tf")
 def test_tensorflow_reports_operations_with_onednn(fixture: EngineFixture) -> None:
     assert any("Relu" in name for name in find_sites(fixture))
 

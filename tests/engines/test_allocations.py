@@ -3,8 +3,7 @@
 Weight gradients do not grow with the batch size B, and activations grow in proportion to it. Therefore
 bytes(4B) - bytes(2B) = 2 (bytes(2B) - bytes(B)), whatever else a framework allocates.
 
-TensorFlow's CPU events depend on oneDNN, which is the default on newer CPUs only. The tests set it explicitly,
-so that they are the same on every CPU.
+TensorFlow's CPU events depend on oneDNN, which `engine_workers` enables on every CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from polybench.networks.lenet import LENET
 from polybench.schema.resources import Allocations
 from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of
 
-ONEDNN: dict[str, Any] = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 NO_ONEDNN: dict[str, Any] = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 
 Layers = tuple[Layer, ...]
@@ -87,20 +85,16 @@ def check_counting_trains_as_running_does(fixture: EngineFixture) -> None:
     assert fixture.engine.loss() == expected
 
 
-@pytest.mark.parametrize(
-    ("engine", "environment"),
-    [("torch", {}), ("tf", ONEDNN), ("jax", {}), ("keras+torch", {}), ("flux", {})],
-    ids=["torch", "tf", "jax", "keras+torch", "flux"],
-)
-def test_counting_trains_as_running_does(run_check: RunCheck, engine: str, environment: dict[str, str]) -> None:
-    run_check(engine, check_counting_trains_as_running_does, **environment)
+@pytest.mark.parametrize("engine", ["torch", "tf", "jax", "keras+torch", "flux"])
+def test_counting_trains_as_running_does(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, check_counting_trains_as_running_does)
 
 
 # The convolution's outputs have at least 1.5 MiB; all other tensors are smaller than 256 KiB.
 LARGE = Conv("conv1", 3, 32, kernel=5), ReLU(), MaxPool(14), Flatten(), Dense("dense1", 128, 10)
 
 
-@in_process_of("tf", **ONEDNN)
+@in_process_of("tf")
 def test_tensorflow_with_onednn_counts_large_tensors(fixture: EngineFixture) -> None:
     # Outputs of the ReLU (in place of the convolution's) and of the pooling gradient.
     assert bytes_per_image(fixture, LARGE, 2) == 2 * 4 * 32 * 28 * 28
@@ -108,12 +102,12 @@ def test_tensorflow_with_onednn_counts_large_tensors(fixture: EngineFixture) -> 
     assert bytes_per_image(fixture, LARGE, 2, ("keras_fit",)) == 2 * 4 * 32 * 28 * 28 + 4 * 3 * 32 * 32
 
 
-@in_process_of("tf", **ONEDNN)
+@in_process_of("tf")
 def test_xla_makes_a_single_allocation(fixture: EngineFixture) -> None:
     assert counted(fixture, LENET.layers, 4, ("xla",)).host.count_per_step == 1
 
 
-@in_process_of("tf", **ONEDNN)
+@in_process_of("tf")
 def test_tensorflow_with_onednn_does_not_count_small_tensors(fixture: EngineFixture) -> None:
     allocations = counted(fixture, (Flatten(), Dense("dense1", 3072, 10)))
     assert (allocations.host.count_per_step, allocations.device) == (None, None)

@@ -18,7 +18,7 @@ from polybench.networks.layers import Dense, Flatten
 from polybench.networks.lenet import LENET
 from polybench.worker.allocations import count_native_allocations
 from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of
-from tests.engines.test_allocations import NO_ONEDNN, ONEDNN
+from tests.engines.test_allocations import NO_ONEDNN
 
 INJECTED = 10 << 20
 STEPS = 5
@@ -63,7 +63,7 @@ def test_tensorflow_allocations_are_counted_without_onednn(fixture: EngineFixtur
     assert injected == pytest.approx(INJECTED, rel=0.01)
 
 
-@in_process_of("tf", **ONEDNN, **ENGINES["tf"].counting_environment)
+@in_process_of("tf", **ENGINES["tf"].counting_environment)
 def test_tensorflow_allocations_are_counted_without_the_onednn_pool(fixture: EngineFixture) -> None:
     import tensorflow as tf
 
@@ -71,7 +71,7 @@ def test_tensorflow_allocations_are_counted_without_the_onednn_pool(fixture: Eng
     assert injected == pytest.approx(INJECTED, rel=0.01)
 
 
-@in_process_of("tf", **ONEDNN)
+@in_process_of("tf")
 def test_nothing_is_counted_while_the_onednn_pool_hides_tensors(fixture: EngineFixture) -> None:
     with pytest.raises(EngineUnavailable, match="pool hides tensors of 256 KiB and more"):
         count_injected_bytes(fixture, lambda: None)
@@ -120,5 +120,5 @@ def check_counting_trains_as_running_does(fixture: EngineFixture) -> None:
 
 @pytest.mark.parametrize("engine", ["flux", "torch", "tf", "reference"])
 def test_counting_trains_as_running_does(run_check: RunCheck, engine: str) -> None:
-    pools_off = ONEDNN | ENGINES["tf"].counting_environment if engine == "tf" else {}
+    pools_off = ENGINES["tf"].counting_environment if engine == "tf" else {}
     run_check(engine, check_counting_trains_as_running_does, **pools_off)

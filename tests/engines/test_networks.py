@@ -15,9 +15,8 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.layers import GELU, LSTM, Attention, Dense, MaxPool, MeanOverTime, ReLU, walk
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
-from polybench.parity_check.check import CheckRequest, ParityChecker
+from polybench.parity_check.check import CheckRequest, ParityChecker, WorkerSession
 from polybench.protocol import calls
-from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Workload
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
@@ -56,7 +55,7 @@ def task(name: str, model: Model, batch_size: int, steps: int, folder: Path, dty
     files = small_datasets.files(
         folder, small_datasets.dataset((steps + 1) * batch_size, model=model), batch_size, model
     )
-    workload = Workload(model.name, "noise", batch_size, model.optimizer, "fp32", 1)
+    workload = Workload(model.name, "noise", batch_size, model.optimizer, "fp32", 2)
     job = Job(model, workload, "cpu", dtype, tuple(name.split("+")[1:]))
     return CheckRequest(job, files.weights, files.epoch, steps, TIMEOUT)
 
@@ -257,7 +256,7 @@ def test_an_engines_own_dropout_depends_on_the_seed_and_resumes_after_a_checkpoi
     check_resume(session, weights, tmp_path / "checkpoint.npz")
 
 
-def check_resume(session: WorkerProcess, weights: Path, checkpoint: Path) -> None:
+def check_resume(session: WorkerSession, weights: Path, checkpoint: Path) -> None:
     """Check that training resumed after two steps has the losses and weights of uninterrupted training."""
 
     def train(first: int, n: int) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import float64_tolerance
 from polybench.protocol import calls
+from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from tests import small_datasets
-from tests.engine_workers import TIMEOUT, Workers
+from tests.engine_workers import TIMEOUT, fast_compilation
 from tests.engines.test_networks import check_resume
+
+REPOSITORY = Path(__file__).parents[2]
 
 DATA_PARALLEL = [name for name, spec in ENGINES.items() if spec.replicas and spec.computes]
 
@@ -43,10 +47,24 @@ WITH_NORM = msgspec.structs.replace(TINY, layers=_normal)
 """Network with batch norm, which only JAX supports data-parallel, with statistics of the whole batch."""
 
 
-@pytest.fixture
-def worker(workers: Workers) -> Callable[[str], WorkerProcess]:
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
     """Worker of an engine with two replicas."""
-    return lambda engine: workers(engine, replicas=2)
+    folder, started = tmp_path_factory.mktemp("workers"), {}
+    with contextlib.ExitStack() as stack:
+
+        def worker(engine: str) -> WorkerProcess:
+            if engine not in started:
+                environment = worker_environment(ENGINES[engine], "cpu", 2, (), replicas=2)
+                environment |= {"PYTHONPATH": str(REPOSITORY)} | fast_compilation(engine)
+                started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
+            try:
+                started[engine].request(calls.load(ENGINES[engine].factory), TIMEOUT)
+            except EngineUnavailable as missing:
+                pytest.skip(missing.reason)
+            return started[engine]
+
+        yield worker
 
 
 def task(folder: Path, model: Model = TINY) -> CheckRequest:

@@ -13,7 +13,8 @@ import pytest
 
 from polybench.engines import ENGINES
 from polybench.protocol.environment import worker_environment
-from tests.engines.conftest import problem, start_process
+from tests.engine_workers import start_process
+from tests.engines.conftest import problem
 from tests.engines.engine_fixtures import FrameworkMissing
 from tests.gpu import engine_fixtures
 from tests.gpu.__main__ import gpu_names

@@ -86,7 +86,7 @@ CHANGED_REQUESTS: dict[str, Callable[[CheckRequest], CheckRequest]] = {
     "rate": lambda check_request: with_workload(check_request, optimizer=Optimizer(learning_rate=0.02)),
     "batch size": lambda check_request: with_workload(check_request, batch_size=16),
     "precision": lambda check_request: with_workload(check_request, precision="bf16"),
-    "threads": lambda check_request: with_workload(check_request, threads=2),
+    "threads": lambda check_request: with_workload(check_request, threads=1),
     "variants": lambda check_request: check_request._replace(
         job=msgspec.structs.replace(check_request.job, variants=("compile",))
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from polybench.planning.study_file import read_network
 from polybench.scripts.network_code import export, write_code
 from tests.commands import printed, printed_json, refused
 from tests.configured_julia import configured_julia
+from tests.engine_workers import fast_compilation
 from tests.example_networks import PADDED
 from tests.lazy import needs
 
@@ -139,7 +141,8 @@ def test_plain_jax_has_the_losses_gradients_and_statistics_of_the_reference(netw
     labels = random.integers(model.classes, size=(2, *model.label_shape))
     np.savez(tmp_path / "batch.npz", inputs=inputs, labels=labels)
     export(model, initial_weights(model, 0), "jax", tmp_path / "net.py")
-    subprocess.run([sys.executable, "-c", _GRADIENTS, str(tmp_path)], check=True)
+    environment = os.environ | fast_compilation("jax")
+    subprocess.run([sys.executable, "-c", _GRADIENTS, str(tmp_path)], env=environment, check=True)
     weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
     loss, gradients, statistics = loss_and_gradients(model, weights, inputs, labels)
     tolerance = 1e-5 if "gpt" in network or "vit" in network else 1e-9  # JAX's attention has a softmax in float32

@@ -30,7 +30,7 @@ from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests import small_datasets
 from tests.commands import printed
 from tests.configured_julia import configured_julia
-from tests.engine_workers import FAST_COMPILATION
+from tests.engine_workers import fast_compilation
 from tests.example_networks import RESNET8
 
 FRAMEWORKS = ("flux", "torch", "tf", "jax", "keras")
@@ -57,7 +57,7 @@ def folder(tmp_path):
 
 def plan_of(engine, model, folder):
     study = Study(
-        (engine,), ("cpu",), model=model, data=str(folder), batch_size=BATCH_SIZE, seed=SEED, threads=1,
+        (engine,), ("cpu",), model=model, data=str(folder), batch_size=BATCH_SIZE, seed=SEED, threads=2,
         learning_rate=OPTIMIZER.learning_rate, momentum=OPTIMIZER.momentum,
     )  # fmt: skip
     plan = resolve(study)
@@ -95,7 +95,7 @@ def run_script(plan, tmp_path, inputs):
     script.write_text(text.replace(BLOCKS, ONE_BLOCK))
     if script.suffix == ".jl":
         command.insert(1, "-O0")
-    environment = os.environ | {"XLA_FLAGS": FAST_COMPILATION["XLA_FLAGS"]}
+    environment = os.environ | fast_compilation(plan.configurations[0].engine)
     command = [*command, *map(str, inputs)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
@@ -129,7 +129,7 @@ def test_a_script_trains_like_the_engine(model, engine, workers, folder, tmp_pat
 def test_a_script_for_tokens_trains_like_the_engine(engine, workers, tmp_path, monkeypatch):
     monkeypatch.setitem(synthetic.IMAGES, "train", 200)
     study = Study(
-        (engine,), ("cpu",), model="imdb-bilstm", data="synthetic", batch_size=BATCH_SIZE, seed=SEED, threads=1
+        (engine,), ("cpu",), model="imdb-bilstm", data="synthetic", batch_size=BATCH_SIZE, seed=SEED, threads=2
     )
     plan = resolve(study)
     expected = losses_of_engine(workers(engine), plan, tmp_path)
@@ -181,7 +181,7 @@ def test_a_script_for_any_network_trains_like_the_engine(model, engine, workers,
     (tmp_path / "warmed_up.toml").write_text(WARMED_UP)
     network = str(tmp_path / model) if model.endswith(".toml") else model
     options = {"engines": (engine,), "devices": ("cpu",), "model": network, "data": "synthetic", "batch_size": 8}
-    plan = resolve(build_study(options | {"seed": SEED, "threads": 1}))
+    plan = resolve(build_study(options | {"seed": SEED, "threads": 2}))
     expected = losses_of_engine(workers(plan.configurations[0].engine), plan, tmp_path)
     (tmp_path / "data").mkdir()
     dataset = dataset_of(plan.study, plan.model, tmp_path / "data")
@@ -206,7 +206,7 @@ def test_the_plain_julia_example_trains_like_the_engine(workers, folder, tmp_pat
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
     losses = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+),", run.stdout, re.MULTILINE)]
-    plan = resolve(Study(("flux",), ("cpu",), data=str(folder), batch_size=BATCH_SIZE, threads=1))
+    plan = resolve(Study(("flux",), ("cpu",), data=str(folder), batch_size=BATCH_SIZE, threads=2))
     assert losses == pytest.approx(losses_of_engine(workers("flux"), plan, tmp_path), rel=1e-5)
     assert " allocations, " in run.stdout
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 import polybench
+from tests.engine_workers import XLA_OPTIONS
 from tests.trace.planted import Plant, batches, initial_weights, learning_rate, optimizer_settings
 
 Tree = dict[str, Array]
@@ -128,6 +130,8 @@ def _loss(weights: Tree, state: Tree, x: Array, y: Array, plants: Collection[Pla
 
 
 def _update(weights: Tree, gradients: Tree, moments: Any, step: int, plants: Collection[Plant]) -> tuple[Tree, Any]:
+    """Return the next weights and moments, computed with NumPy: JAX would compile every operation for every shape."""
+    weights, gradients = ({name: np.asarray(one) for name, one in tree.items()} for tree in (weights, gradients))
     settings = optimizer_settings(plants)
     rate, decay = learning_rate(plants, step), settings["weight_decay"]
     if "clipping in the optimizer" in plants:
@@ -147,24 +151,25 @@ def _update(weights: Tree, gradients: Tree, moments: Any, step: int, plants: Col
             change = (entering + settings["momentum"] * m if settings["nesterov"] else m) / (rate if scaled else 1)
         elif settings["name"] == "rmsprop":
             v = settings["rho"] * v + (1 - settings["rho"]) * g**2
-            change = g / (jnp.sqrt(v) + settings["eps"])
+            change = g / (np.sqrt(v) + settings["eps"])
         else:
             beta1, beta2 = settings["betas"]
             m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
-            largest = jnp.maximum(largest, v) if "amsgrad" in plants else v
+            largest = np.maximum(largest, v) if "amsgrad" in plants else v
             correct = "no bias correction" not in plants
             m1, v1 = (m / (1 - beta1 ** (step + 1)), largest / (1 - beta2 ** (step + 1))) if correct else (m, largest)
             epsilon = settings["eps"]
-            change = m1 / jnp.sqrt(v1 + epsilon) if "epsilon inside" in plants else m1 / (jnp.sqrt(v1) + epsilon)
+            change = m1 / np.sqrt(v1 + epsilon) if "epsilon inside" in plants else m1 / (np.sqrt(v1) + epsilon)
         is_frozen = "frozen weight" in plants and name == "dense1.weight"
-        new_weights[name] = w if is_frozen else w - rate * change - (rate * decayed if decoupled else 0)
+        new = w if is_frozen else w - rate * change - (rate * decayed if decoupled else 0)
+        new_weights[name] = jnp.asarray(new)
         new_moments[name] = (m, v, largest)
     return new_weights, new_moments
 
 
 def _clipped(gradients: Tree) -> Tree:
-    norm = jnp.sqrt(sum((one**2).sum() for one in gradients.values()))
-    return {name: one * jnp.minimum(1, 0.1 / norm) for name, one in gradients.items()}
+    norm = np.sqrt(sum((one**2).sum() for one in gradients.values()))
+    return {name: one * np.minimum(1, 0.1 / norm) for name, one in gradients.items()}
 
 
 def _clipped_one_by_one(gradients: Tree) -> Tree:
@@ -176,11 +181,11 @@ def train(file: Path, plants: Collection[Plant]) -> None:
     weights = {name: jnp.asarray(weight) for name, weight in initial_weights(plants).items()}
     has_norm = "no norm" not in plants
     state = {"norm.running_mean": jnp.zeros(6), "norm.running_var": jnp.ones(6)} if has_norm else {}
-    moments = {name: (jnp.zeros_like(weight),) * 3 for name, weight in weights.items()}
+    moments = {name: (np.zeros(weight.shape, np.float32),) * 3 for name, weight in weights.items()}
     losses: list[float] = []
     gradient_of = jax.jit(
         lambda weights, state, x, y: jax.value_and_grad(_loss, has_aux=True)(weights, state, x, y, plants),
-        compiler_options={"xla_backend_optimization_level": 0},  # eleven steps take less time than to optimize them
+        compiler_options=XLA_OPTIONS,  # eleven steps take less time than to optimize them
     )
     with polybench.record(file, model=weights, statistics=state) as trace:
         for step, (images, labels) in enumerate(batches(plants)):

@@ -20,7 +20,7 @@ NAME = "/CPU:1"
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
 )
-set_threads(1)  # those of `small_datasets.job`: their number cannot be changed later
+set_threads(2)  # those of `small_datasets.job`: their number cannot be changed later
 tf.config.set_soft_device_placement(False)
 
 
