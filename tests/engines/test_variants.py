@@ -1,4 +1,6 @@
-"""Effects of variants on their engines, observed in their processes. test_parity.py checks that they compute the same.
+"""Effects of variants on their engines, observed in their processes, and that they compute the same.
+
+test_parity.py compares each with the reference as well, in float64 and after more calls.
 
 ADD A VARIANT: an entry in EFFECTS, with a function whose result differs from that of the plain engine.
 """
@@ -8,17 +10,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
 
+from polybench.data import synthetic
 from polybench.run import run_study
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import Study
 from tests.engine_matrix import CHAINED, LENET_CELLS
+from tests.engine_workers import Processes
 from tests.engines.conftest import result_or_skip
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, load_fixture
 
@@ -162,35 +165,47 @@ EFFECTS: dict[str, Effect] = {
 }
 
 
-def observe_variant(name: str, variants: tuple[str, ...], folder: Path) -> object:
-    """Return the result of EFFECTS[name]'s function after two steps of `lenet` with these variants."""
+class Observed(NamedTuple):
+    """What EFFECTS[name]'s function returns after three steps of `lenet`, and the losses of the steps."""
+
+    effect: object
+    losses: list[float]
+
+
+def observe_variant(name: str, variants: tuple[str, ...], folder: Path) -> Observed:
+    """Train with these variants."""
     if dynamo := sys.modules.get("torch._dynamo"):  # drop code that other tests in this process compiled
         dynamo.reset()
         dynamo.utils.counters.clear()
     fixture = load_fixture(name.partition("+")[0], folder)
     fixture.build(variants=variants)
     engine = fixture.engine
-    engine.run_steps(0, 2)
+    losses = []
+    for step in range(3):
+        engine.run_steps(step, 1)
+        losses.append(engine.loss())
     effect = EFFECTS[name].observe(engine)
     assert engine.inactive_variant() == ""
     engine.close()
-    return effect
+    return Observed(effect, losses)
 
 
 VARIANTS = [configuration for configuration in LENET_CELLS if "+" in configuration and configuration not in CHAINED]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_variant_has_its_effect_but_the_plain_engine_does_not(
-    name: str, processes: Callable[..., Executor], problem: Path
+def test_a_variant_has_its_effect_and_computes_the_same_as_the_plain_engine(
+    name: str, processes: Processes, problem: Path
 ) -> None:
     assert name in EFFECTS, "add the effect of this variant"
     engine, variant = name.split("+")
     _, plain, changed = EFFECTS[name]
-    observed = result_or_skip(processes(engine).submit(observe_variant, name, (), problem))
-    assert observed == plain != changed
+    without = result_or_skip(processes(engine).submit(observe_variant, name, (), problem))
     # Skipped without a package that only the variant needs.
-    assert result_or_skip(processes(engine, (variant,)).submit(observe_variant, name, (variant,), problem)) == changed
+    observed = result_or_skip(processes(engine, (variant,)).submit(observe_variant, name, (variant,), problem))
+    assert without.effect == plain != changed == observed.effect
+    assert observed.losses == pytest.approx(without.losses, rel=1e-5)
+    assert len({*observed.losses}) == 3
 
 
 class TurnedOff(NamedTuple):
@@ -216,6 +231,7 @@ def test_a_configuration_that_is_silently_off_fails_with_the_variable(
 ) -> None:
     pytest.importorskip(off.configuration.partition("+")[0])
     monkeypatch.setenv(off.variable, off.value)
+    monkeypatch.setitem(synthetic.IMAGES, "train", 64)
     study = Study(engines=(off.configuration,), devices=("cpu",), data="synthetic", batch_size=4, parity_steps=1)
     (result,) = run_study(study, NullProgress(), store=None, parity_check="only").results
     assert (result.status, result.reason) == ("failed", f"{off.problem}: expected compiled code: unset {off.variable}")
