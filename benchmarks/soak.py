@@ -1,8 +1,8 @@
 """Run many studies of the engine `fake` with one fault each at a random moment, and check that nothing is lost.
 
 `FAULTS` has the possible faults. After each study: no process, scratch folder or half-written file is left;
-what was measured is printed or saved, and both are complete; the index of a process that lists the studies, and is
-killed as well, matches the documents; the configuration without a fault is measured;
+what was measured is printed or saved, and both are complete; the list of a process that lists the studies, and is
+killed as well, matches the logs; the configuration without a fault is measured;
 and an interrupted study can be resumed and completed without losing anything. A finding names the study's
 number: `--seed` and `--only` repeat it if the machine is similarly fast.
 
@@ -27,6 +27,7 @@ from typing import NamedTuple
 import msgspec
 from _faults import FAULTS, Fault, restore_signals, workers, write_images
 
+from polybench.runner.resume import unfinished_ids
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 
@@ -172,9 +173,9 @@ def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[s
             yield "what is saved is not what was printed"
     if len(Store(results).summaries()) != len(saved):
         yield "the list contradicts the logs"
-    unfinished = [path.parent.name for path in results.glob("unfinished/*/study")]
+    unfinished = unfinished_ids(Store(results))
     if ended.code == 0 and unfinished:
-        yield f"a finished study still has a checkpoint: {unfinished}"
+        yield f"a finished study can be resumed: {unfinished}"
     for id in unfinished:
         before = next((document for document in saved if document.id == id), None)
         yield from _not_resumed(place, id, results, before)
@@ -192,8 +193,8 @@ def _not_resumed(place: Place, id: str, results: Path, before: StudyDocument | N
         saved = before.result(result.configuration).nested_step_times[: after.resumed[-1].processes] if before else []
         if result.nested_step_times[: len(saved)] != saved:
             yield f"{result.configuration} does not have what it had"
-    if [*results.glob("unfinished/*/study")]:
-        yield "still has a checkpoint although it is complete"
+    if unfinished_ids(Store(results)):
+        yield "can be resumed again although it is complete"
 
 
 def _duration_without_fault(place: Place, name: str) -> float:
