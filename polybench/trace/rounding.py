@@ -127,7 +127,7 @@ class Judge:
             self._judge(step, "loss", [(_Tensor("", errors.loss, unit), self._loss)])
         self._judge_gradients(step, tensors["gradient"])
         self._judge_statistics(step, tensors["statistic"])
-        self._judge_updates(step, tensors["update"], tensors["weight"])
+        self._judge_updates(step, tensors)
         self._step = step
 
     def _judge(self, step: int, kind: DifferenceKind, cases: Iterable[tuple[_Tensor, _Rule]]) -> None:
@@ -207,7 +207,7 @@ class Judge:
         names = self._comparison.without_gradient
         return math.sqrt(sum(one.difference for name, one in weights.items() if name in names and one is not None))
 
-    def _judge_updates(self, step: int, tensors: Compared, weights: Compared) -> None:
+    def _judge_updates(self, step: int, tensors: Mapping[DifferenceKind, Compared]) -> None:
         def limits(tensor: _Tensor, unit: float) -> Limits:
             gradient = self._gradients.get(tensor.name, 0.0)
             rounded = 2 * (gradient + self._movement) + _UPDATE * unit * tensor.stored
@@ -215,9 +215,13 @@ class Judge:
             is_known = tensor.name in self._gradients
             return Limits(rounded + switched, rounded + (switched if is_known else max(CEILING, switched)))
 
-        found = _tensors(tensors, weights)
+        found = _tensors(tensors["update"], tensors["weight"])
         if self._rules_hold:  # both follow one rule, by which Adam makes full updates of gradients that are rounding
-            found = (one._replace(error=min(one.error, limits(one, one.unit).agrees)) for one in found)
+            ruled = {name for name, one in tensors["gradient"].items() if one and one.scale}
+            found = (
+                one._replace(error=min(one.error, limits(one, one.unit).agrees)) if one.name in ruled else one
+                for one in found
+            )
         self._judge(step, "update", [(one, limits) for one in found])
 
 

@@ -186,3 +186,18 @@ def test_a_tensor_of_another_type_is_named(change: Change, expected: str, tmp_pa
     document = compare(tmp_path, change=change)
     assert document.dtypes == [f"B is a training in float32, but has {expected}"]
     assert document.dtypes[0] in " ".join(render(document, "table", kind="trace").split())
+
+
+def test_an_update_without_a_gradient_is_compared(tmp_path: Path) -> None:
+    def without_gradient(_: int, step: dict[str, Any]) -> dict[str, Any]:
+        return step | {"gradients": step["gradients"] | {"fc.bias": np.zeros(2, "f4")}}
+
+    def decayed(number: int, step: dict[str, Any]) -> dict[str, Any]:
+        bias = np.float32(0.9) * step["weights"]["fc.bias"]
+        return without_gradient(number, step) | {"weights": step["weights"] | {"fc.bias": bias}}
+
+    assert compare(tmp_path, both=without_gradient).not_compared == []
+    document = compare(tmp_path, both=without_gradient, change=decayed)
+    assert document.first_difference is not None, document.verdict
+    found = document.first_difference
+    assert (found.step, found.kind, found.tensor) == (0, "update", "fc.bias")
