@@ -19,6 +19,7 @@ from polybench.errors import BadInput
 from polybench.log import (
     AnyEvent,
     DamagedLog,
+    EngineLoaded,
     Header,
     Log,
     PhaseEnded,
@@ -337,3 +338,12 @@ def test_an_anonymous_log_lacks_what_names_a_machine_from_its_first_line_on(path
     assert not any(word in text for word in ("mary", "/opt"))
     assert [event.text for event in read_log(path) if isinstance(event, Warned)][1:] == ["busy"]
     assert read_log(path) == log.events
+
+
+def test_an_anonymous_log_has_no_path_of_an_engine() -> None:
+    header = msgspec.structs.replace(HEADER, anonymous=True)
+    paths = {"blas": "mkl", "library": "/home/mary/lib.so"}
+    loaded = EngineLoaded(configuration="fake/cpu", versions=paths, build=paths, python=("3.12", "/home/mary/python"))
+    event = anonymous_event(header, loaded)
+    assert isinstance(event, EngineLoaded)
+    assert (event.versions, event.build, event.python) == ({"blas": "mkl"}, {"blas": "mkl"}, None)

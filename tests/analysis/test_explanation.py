@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.analysis.step_parts import SharedLayers, step_parts
 from polybench.errors import BadInput
 from polybench.networks.layers import Operation
 from polybench.schema.analyses import ExplanationDocument
@@ -281,3 +282,16 @@ def test_differences_are_corrected_for_their_number(others: int, reason: str | N
     document = study(one("torch", 0.0, 0.0, 0.0), *(one(engine, 0.07, 0.10, 0.13) for engine in engines))
     found = explain(document, SavedDocuments()).comparisons
     assert [pair.inconclusive_reason for pair in found] == [reason] * others
+
+
+@pytest.mark.parametrize("wide", ["flux/cpu", "torch/cpu", None])
+def test_a_part_names_no_operation_whose_time_is_too_wide(wide: str | None, document: StudyDocument) -> None:
+    times = {"flux/cpu": 0.030, "torch/cpu": 0.009}
+    timed = layers(document, times, {name: {CONV: seconds} for name, seconds in times.items()})
+    for one in timed.configurations:
+        if one.configuration == wide:
+            seconds = times[wide]
+            one.rows = [msgspec.structs.replace(row, ci95=(seconds / 3, 3 * seconds)) for row in one.rows]
+    part, *_ = step_parts(document.results, "torch/cpu", SharedLayers(timed, [*times]))
+    assert part.name == CONV[0]
+    assert (part.largest_difference is None) == (wide is not None)

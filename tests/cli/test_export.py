@@ -51,3 +51,11 @@ def test_each_mode_takes_the_network_with_and_without_its_option(
     default = written()
     assert default == written("lenet") == written("--model", "lenet")
     assert default != written("keras-cnn")
+
+
+def test_the_weights_beside_the_code_are_those_of_the_seed(tmp_path: Path) -> None:
+    def weights(seed: int) -> bytes:
+        printed("export", "lenet", "--framework", "torch", "--seed", seed, "-o", tmp_path / "net.py")
+        return (tmp_path / "net.npz").read_bytes()
+
+    assert weights(0) == weights(0) != weights(7)

@@ -281,3 +281,17 @@ def test_the_exit_code_is_the_most_severe_of_all_points(
 
     monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
     printed("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", "--quiet", code=code)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_failed_point_is_more_severe_than_one_without_a_result(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    studies = [
+        factories.study(factories.measured("fake/cpu", 0.01, status="failed")),
+        factories.study(factories.unmeasured("fake/cpu", "unavailable", "no engine")),
+    ][::order]
+
+    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> SweepOutcome:
+        return SweepOutcome(spec, [], [*map(PointResult, points(spec.study, spec.axes), studies)])
+
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
+    printed("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", "--quiet", code=1)

@@ -121,7 +121,9 @@ def test_written_files_are_mapped_unchanged(tmp_path, augmented):
         np.testing.assert_array_equal(open_mapped(file.augmentations_path), augmentations)
 
 
-def test_epoch_can_be_augmented(tmp_path):
+@pytest.mark.parametrize("buffer_bytes", [epoch_module._BUFFER_BYTES, 5 * 4 * 3072])
+def test_epoch_can_be_augmented(tmp_path, monkeypatch, buffer_bytes):
+    monkeypatch.setattr(epoch_module, "_BUFFER_BYTES", buffer_bytes)
     data, order, augmentations = (small_datasets.dataset(), epoch_order(64, 8, 0, 0), augmentation_stream(8, 8, 0, 8))
     images, _ = open_epoch(write_epoch(data, order, tmp_path, max_steps=5, augmentations=augmentations))
     assert len(images) == 5

@@ -144,3 +144,10 @@ def test_shared_cache_counts_once(tmp_path: Path) -> None:
 
 def test_cache_size_is_unknown_if_the_kernel_does_not_describe_it(tmp_path: Path) -> None:
     assert last_level_cache_bytes(2, {0, 1}, tmp_path) is None
+
+
+def test_threads_use_the_largest_caches(tmp_path: Path) -> None:
+    folder = machine(tmp_path, ["0", "1", "2"])
+    for cpu, size in enumerate(("8M", "96M", "32M")):
+        (folder / f"cpu{cpu}" / "cache" / "index2" / "size").write_text(f"{size}\n")
+    assert last_level_cache_bytes(2, {0, 1, 2}, folder) == (96 + 32) << 20

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from polybench.errors import BadInput
 from polybench.networks import find_model
+from polybench.networks.optimizers import Optimizer
 from polybench.planning.grid import points
+from polybench.planning.plan import resolve
 from polybench.schema.options import Study
 
 STUDY = Study(engines=("fake",), devices=("cpu",), data="synthetic", budget=60.0)
@@ -70,3 +75,11 @@ def test_augmentation_is_off_or_on() -> None:
 def test_invalid_sweeps_are_rejected_before_measuring(study: Study, axes: dict[str, list[int]], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         points(study, axes)
+
+
+@pytest.mark.parametrize("rate", [{"learning_rate": 0.5}, {"lr_schedule": ((3, 0.5),)}])
+def test_another_rate_or_schedule_drops_the_whole_schedule_of_the_network(rate: dict[str, Any]) -> None:
+    schedule = Optimizer(learning_rate=0.1, warmup_steps=5, cosine_steps=10, min_learning_rate=0.01)
+    model = msgspec.structs.replace(find_model("lenet"), optimizer=schedule)
+    found = resolve(Study(engines=("fake",), data="synthetic", model=model, **rate)).workload.optimizer
+    assert found == msgspec.structs.replace(Optimizer(learning_rate=0.1), **rate)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import polybench
 from polybench.schema.trace import DifferenceKind, TraceDiffDocument
+from polybench.trace.diff import diff
 from tests.trace.test_coverage import Change, compare
 
 SCALES = {"fc.weight": 1.0, "fc.bias": 1.0}
@@ -119,3 +122,28 @@ def test_step_0_is_strict(kind: str, factor: float, error: float, tmp_path: Path
     document = compare(tmp_path, change=change)
     assert document.first_difference is not None, document.verdict
     assert (document.first_difference.step, document.first_difference.kind) == (0, kinds.get(kind, kind))
+
+
+@pytest.mark.parametrize(("error", "differs"), [(0.05, False), (0.2, True)])
+def test_an_update_may_differ_by_what_was_not_recorded_before_it(error: float, differs: bool, tmp_path: Path) -> None:
+    """The state of an optimizer follows all steps, and those from 1 to 4 differ by 3 %."""
+    random = np.random.default_rng(0)
+    start, gradient, step, other = random.normal(size=(4, 2, 3))
+    step *= np.linalg.norm(start) / np.linalg.norm(step) / 3e4
+    other -= step * np.vdot(step, other) / np.vdot(step, step)
+    other *= np.linalg.norm(step) / np.linalg.norm(other)
+
+    def record(name: str, errors: Sequence[float]) -> Path:
+        weights = start
+        with polybench.record(tmp_path / name, model={"fc.weight": start}, steps=(0, 5)) as trace:
+            for one in errors:
+                weights = weights + step + one * other
+                trace.step(
+                    loss=1.0, batch=(start, start), gradients={"fc.weight": gradient}, weights={"fc.weight": weights}
+                )
+        return tmp_path / name
+
+    document = diff(record("a", [0.0] * 6), record("b", [0.0, *[0.03] * 4, error]))
+    found = document.first_difference
+    assert (found is not None) == differs, document.verdict
+    assert (5, "update") in [(one.step, one.kind) for one in (*document.undecided, *([found] if found else []))]

@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from polybench.engines.reference.layers import batch_statistics, max_pool
+from polybench.engines.reference.network import logits
+from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dropout, MaxPool
+from polybench.parity_check.comparison import vary_constants
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
+from tests.example_networks import FEATURES, SEQUENCES, TEXT
 
 ONE_THREAD = {"NPROC": "1", "PJRT_NPROC": "1"}
 TASKS = Path("/proc/self/task")
@@ -186,3 +190,17 @@ def test_results_in_donated_buffers_are_no_new_memory(fixture: EngineFixture) ->
     allocations = count_allocations(lambda: None, 2, compiled, find_device("cpu"))
     assert allocations.host is not None
     assert allocations.host.bytes_per_step == 100 + 50 - 30
+
+
+@in_process_of("jax")
+def test_every_layer_of_sequences_computes_what_the_reference_does(fixture: EngineFixture) -> None:
+    import jax.numpy as jnp
+
+    from polybench.engines.jax.layers import Inference
+
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, 11, (4, 7), np.int32)
+    for model, x in ((SEQUENCES, tokens), (TEXT, tokens), (FEATURES, random.random((4, 5, 4), np.float32))):
+        weights = vary_constants(initial_weights(model, 0))
+        found = Inference(weights, {}).apply(model.layers, jnp.asarray(x))
+        np.testing.assert_allclose(found, logits(model, weights, x), rtol=1e-4, atol=1e-5, err_msg=model.name)

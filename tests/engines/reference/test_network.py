@@ -9,7 +9,7 @@ from polybench.engines.reference.layers import conv
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.batches import dropout_masks
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import Dense
+from polybench.networks.layers import Dense, Dropout
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.networks.padding import Sides
@@ -123,3 +123,16 @@ def test_a_snapshot_changes_no_state_and_a_reset_restores_it() -> None:
 def test_dropout_masks_depend_on_seed_and_step_but_not_on_the_batch() -> None:
     losses = {engine(seed=seed).snapshot(step).loss for seed in (0, 1) for step in (0, 2)}
     assert len(losses) == 4  # steps 0 and 2 have the same batch
+
+
+def test_equal_images_with_other_dropout_masks_are_computed_each() -> None:
+    model = Model("net", "", (4,), 3, (Dropout("dropout", 0.5), Dense("dense", 4, 3)), 4, Optimizer(), 4)
+    weights, images = initial_weights(model, 0), np.repeat(RANDOM.random((1, 4)), 2, axis=0)
+    labels, masks = np.array([0, 0]), np.array([[2.0, 0, 0, 2], [0, 2, 2, 0]])
+    single = [
+        loss_and_gradients(model, weights, images[:1], labels[:1], masks={"dropout": masks[[row]]}).loss
+        for row in (0, 1)
+    ]
+    assert single[0] != single[1]
+    both = loss_and_gradients(model, weights, images, labels, masks={"dropout": masks}).loss
+    assert both == pytest.approx(np.mean(single))
