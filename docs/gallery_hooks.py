@@ -17,6 +17,7 @@ from polybench.html_report.sweep_section import sweep_title
 from polybench.render import render
 from polybench.schema import units
 from polybench.schema.documents import kind_of
+from polybench.schema.encoding import decode
 from polybench.schema.measurements import SweepDocument
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
@@ -47,6 +48,8 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def _shown(store: Store) -> Iterator[StudyDocument | SweepDocument]:
     yield from store.studies()
     yield from store.sweeps()
+    for path in sorted((store.folder / "sweeps").glob("*.json")):  # printed before sweeps were logs
+        yield decode(path.read_bytes(), SweepDocument)
 
 
 def _thumbnails() -> str:

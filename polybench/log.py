@@ -1,4 +1,4 @@
-"""The log of a study: what happened, one JSON object a line, in the order in which it happened.
+"""The log of a study or sweep: what happened, one JSON object a line, in the order in which it happened.
 
 Everything else is computed from it: `results.document.derive` is the report, and resuming measures what a log lacks.
 A line is written and synchronized as soon as its event has happened, and never while a worker runs a timing block.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -23,10 +24,10 @@ from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol.calls import BlockMeasured
 from polybench.schema import units
-from polybench.schema.documents import json_schema
+from polybench.schema.documents import json_schema, kind_of_id, point_id
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.metadata import Host, PublishedResult, RoundInterference, Settings, Tag, ToolVersion
-from polybench.schema.options import Configuration, Id, NaturalInt, PositiveInt, Seconds, Workload
+from polybench.schema.options import Configuration, Id, NaturalInt, PositiveInt, Seconds, SweepCommand, Workload
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, BlockCounters, DeviceAllocation, Memory, NativeAllocation
 from polybench.schema.result import EndedResult, Startup, TrainedEpoch
@@ -49,11 +50,15 @@ _TAIL_BYTES = 1 << 12
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     """Something that happened; times are in seconds."""
 
+    point: NaturalInt | msgspec.UnsetType = msgspec.UNSET
+    """Number of the point of a sweep, from 0; a study has none."""
+
 
 class Header(Event, frozen=True, kw_only=True, tag="header"):
     """The first line: everything that is known before the first measurement.
 
-    `study` is TOML with all defaults. An `anonymous` study names neither the machine nor paths.
+    `study` is TOML with all defaults. An `anonymous` study names neither the machine nor paths. A sweep has the values
+    of its axes, which its points combine, and the command that renders it.
     """
 
     schema: Schema = SCHEMA
@@ -72,6 +77,26 @@ class Header(Event, frozen=True, kw_only=True, tag="header"):
     machine_label: str | None = None
     """Label of the machine of a cluster run with several machines."""
     anonymous: bool = False
+    axes: dict[str, list[NaturalInt]] = {}
+    """Values by axis of `planning.grid`, the last axis fastest; empty for a study."""
+    command: SweepCommand | None = None
+    usable_threads: PositiveInt | None = None
+    """More threads oversubscribe the machine; only a sweep has them."""
+
+    def __post_init__(self) -> None:
+        is_sweep = bool(self.axes)
+        if is_sweep != (self.command is not None) or is_sweep != (self.usable_threads is not None):
+            raise ValueError("a sweep has axes, a command and usable threads, and a study none of them")
+        if self.command is not None and kind_of_id(self.id) != self.command:
+            raise ValueError(f"the ID of this {self.command} is {self.id!r}")
+
+
+class PointStarted(Event, frozen=True, kw_only=True, tag="point"):
+    """A point of a sweep, before its data are prepared: its values of the axes, and its study as TOML."""
+
+    point: NaturalInt
+    parameters: dict[str, NaturalInt]
+    study: str
 
 
 class PlannedConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -171,7 +196,7 @@ class RoundMeasured(Event, frozen=True, kw_only=True, tag="round"):
     busiest_programs: list[str] = []
 
 
-class BlockTimed(Event, BlockMeasured, frozen=True, kw_only=True, tag="block"):
+class BlockTimed(BlockMeasured, frozen=True, kw_only=True, tag_field="event", tag="block"):
     """An attempt at a timing block: what the worker has measured, and what was observed from outside.
 
     The attempt with the least interference, by the kernel's counters, counts.
@@ -183,6 +208,8 @@ class BlockTimed(Event, BlockMeasured, frozen=True, kw_only=True, tag="block"):
     attempt: NaturalInt = 0
     counters: BlockCounters
     usage: BlockUsage | None = None
+    point: NaturalInt | msgspec.UnsetType = msgspec.UNSET
+    """That of `Event`, which cannot be a second base."""
 
 
 class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory"):
@@ -274,7 +301,8 @@ class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
     """The end of a process: nothing is left to measure, it was interrupted, or the user will not resume it.
 
     `step_seconds` are the step times that were printed, by configuration, and `results` more about each one; `hint` is
-    the command that goes on. `failure` is the reason if the driver of a cluster run gave up the machine.
+    the command that goes on. `failure` is the reason if the driver of a cluster run gave up the machine. A sweep ends
+    after its points, whose ends it repeats: lists read the first lines and the last one.
     """
 
     outcome: Literal["finished", "interrupted", "discarded"]
@@ -285,6 +313,7 @@ class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
     hint: str | None = None
     idle_wait_seconds: float = 0.0
     busiest_programs: list[str] = []
+    points: list[StudyEnded] | msgspec.UnsetType = msgspec.UNSET
 
 
 OfConfiguration = (
@@ -294,8 +323,8 @@ OfConfiguration = (
 """Events of one configuration; a warning may be one as well."""
 
 OfStudy = (
-    Header | SettingsChosen | GroupsChosen | ProcessStarted | ProcessEnded | RoundMeasured | PhaseEnded | Warned
-    | StudyResumed | StudyEnded
+    Header | PointStarted | SettingsChosen | GroupsChosen | ProcessStarted | ProcessEnded | RoundMeasured | PhaseEnded
+    | Warned | StudyResumed | StudyEnded
 )  # fmt: skip
 
 AnyEvent = OfStudy | OfConfiguration
@@ -358,36 +387,113 @@ def read_log(path: Path, *, salvage: bool = False) -> list[AnyEvent]:
 
 
 class Outline(NamedTuple):
-    """The first lines of a log and its last one, if they are there: the process was killed, or is still running."""
+    """The first lines of a log and its last one, if they are there: the process was killed, or is still running.
+
+    A sweep has the outlines of the points that have started, and no settings of its own.
+    """
 
     header: Header
     settings: SettingsChosen | None
     end: StudyEnded | None
+    points: Sequence[Outline] = ()
+    parameters: Mapping[str, int] = {}
+    """Of a point: its values of the axes."""
 
 
 def read_outline(path: Path) -> Outline:
     """Return the outline of a log without reading what is between; raises as `read_log`."""
-    header, settings = None, None
     with open_regular_file(path) as file:
-        for event in decode_lines(file, str(path)):
-            if isinstance(event, Header):
-                header = event
-            elif isinstance(event, SettingsChosen):
-                settings = event
-            if isinstance(event, SettingsChosen | ProcessStarted):
-                break
-        if header is None:
-            raise DamagedLog(f"cannot read {path}: it has no header")
-        return Outline(header, settings, _read_end(file))
+        begun = [*_beginning(decode_lines(file, str(path)))]
+        end = _read_end(file)
+    if not begun:
+        raise DamagedLog(f"cannot read {path}: it has no header")
+    header = header_of(begun)
+    if not header.axes:
+        return Outline(header, _settings(begun), end)
+    ends = {one.point: one for one in (end.points or () if end is not None else ())}
+    parameters = {one.point: one.parameters for one in begun if isinstance(one, PointStarted)}
+    points = [
+        Outline(header_of(events), _settings(events), ends.get(number), parameters=parameters[number])
+        for number, events in split_points(begun).items()
+    ]
+    return Outline(header, None, end, points)
+
+
+def _beginning(events: Iterable[AnyEvent]) -> Iterator[AnyEvent]:
+    """Yield the events up to the settings of a study, or of all points of a sweep, which precede any process run."""
+    is_sweep = False
+    for event in events:
+        yield event
+        if isinstance(event, Header):
+            is_sweep = bool(event.axes)
+        if isinstance(event, ProcessStarted) or (isinstance(event, SettingsChosen) and not is_sweep):
+            return
+
+
+def _settings(events: Iterable[AnyEvent]) -> SettingsChosen | None:
+    return next((event for event in events if isinstance(event, SettingsChosen)), None)
 
 
 def _read_end(file: IO[bytes]) -> StudyEnded | None:
-    """Return the last event of a log if the study has ended."""
+    """Return the last event of a log if the study, or the whole sweep, has ended."""
     try:
         event = _DECODER.decode(_last_line(file))
     except _UNDECODABLE:
         return None
-    return event if isinstance(event, StudyEnded) else None
+    return whole_end(event)
+
+
+def whole_end(last: AnyEvent) -> StudyEnded | None:
+    """Return the last event of a log if it is the end of the study or of the whole sweep, not that of a point."""
+    return last if isinstance(last, StudyEnded) and last.point is msgspec.UNSET else None
+
+
+def split_points(events: Sequence[AnyEvent], *, salvage: bool = False) -> dict[int, list[AnyEvent]]:
+    """Return the events of each point of a sweep that has started, with a header, as the log of a study has them.
+
+    Raises:
+        DamagedLog: an event belongs to no point that has started. With `salvage`, the events end before it.
+    """
+    sweep, found = header_of(events), dict[int, list[AnyEvent]]()
+    for number, event in enumerate(events[1:], start=2):
+        point = event.point
+        if (
+            isinstance(event, PointStarted)
+            and point not in found
+            and event.parameters == _values_at(sweep.axes, event.point)
+        ):
+            found[event.point] = [_header_of(sweep, event)]
+        elif not isinstance(event, PointStarted) and isinstance(point, int) and point in found:
+            found[point].append(event)
+        elif not isinstance(event, StudyEnded) or point is not msgspec.UNSET:
+            if salvage:
+                break
+            raise damaged(f"the log of {sweep.id}", number, "expected an event of a point that has started")
+    return dict(sorted(found.items()))
+
+
+def _values_at(axes: Mapping[str, Sequence[int]], point: int) -> dict[str, int] | None:
+    """Return the values of a point, the last axis fastest; None if there are fewer points."""
+    if point >= math.prod(map(len, axes.values())):
+        return None
+    values = {}
+    for axis, several in reversed([*axes.items()]):
+        point, place = divmod(point, len(several))
+        values[axis] = several[place]
+    return values
+
+
+def _header_of(sweep: Header, started: PointStarted) -> Header:
+    """Return the header of a point's study."""
+    own = {"id": point_id(sweep.id, started.point), "study": started.study, "title": None}
+    return msgspec.structs.replace(sweep, **own, published=[], axes={}, command=None, usable_threads=None)
+
+
+def header_of(events: Sequence[AnyEvent]) -> Header:
+    """Return the first event of a log."""
+    header = events[0]
+    assert isinstance(header, Header)
+    return header
 
 
 def _last_line(file: IO[bytes]) -> bytes:
@@ -480,15 +586,18 @@ class Log:
     @property
     def header(self) -> Header:
         """The first event."""
-        header = self.events[0]
-        assert isinstance(header, Header)
-        return header
+        return header_of(self.events)
 
-    def add(self, event: AnyEvent) -> None:
-        """Append an event; the attribute `problem` says why it is not written yet."""
+    @property
+    def run_id(self) -> str:
+        """The ID with which a user resumes it."""
+        return self.header.id
+
+    def add(self, event: AnyEvent) -> AnyEvent | None:
+        """Append an event and return what was appended; the attribute `problem` says why it is not written yet."""
         edited = self._edit(event if isinstance(event, Header) else self.header, event)
         if edited is None:
-            return
+            return None
         self.events.append(edited)
         if self.path is not None:
             self._pending.append(encode_line(edited))
@@ -496,6 +605,7 @@ class Log:
                 with contextlib.suppress(OSError):
                     self._write()
         self._pass_on()
+        return edited
 
     def send_to(self, send: Send, *, after: int = 0) -> None:
         """Pass on each line after the first ones, once: those that the log has, and then each that is added.
@@ -616,6 +726,42 @@ class Log:
         with contextlib.suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._written, self._pending = 0, [encode_line(event) for event in self.events]
+
+
+class PointLog(Log):
+    """The log of a point of a sweep: the sweep's log gets each event, with the number of the point."""
+
+    def __init__(self, sweep: Log, point: int, events: Sequence[AnyEvent], *, is_resumed: bool) -> None:
+        """Go on after these events, those of `split_points`; nothing is written before the sweep is released."""
+        super().__init__(sweep.path)
+        self._sweep, self._point = sweep, point
+        self.events, self._is_held = [*events], is_resumed
+
+    @property
+    def run_id(self) -> str:
+        """The ID of the sweep."""
+        return self._sweep.run_id
+
+    def add(self, event: AnyEvent) -> AnyEvent | None:
+        """Append an event here and to the sweep's log."""
+        edited = self._sweep.add(msgspec.structs.replace(event, point=self._point))
+        if edited is not None:
+            self.events.append(edited)
+        return edited
+
+    @property
+    def problem(self) -> str | None:
+        """That of the sweep's log."""
+        return self._sweep.problem
+
+    @property
+    def states(self) -> Path | None:
+        """A folder of its own in that of the sweep."""
+        return self._sweep.states / str(self._point) if self._sweep.states else None
+
+    def save_copy(self) -> str | None:
+        """Leave it to the sweep, whose log is copied as a whole."""
+        return None
 
 
 def _open_private(path: Path, flags: int) -> int:

@@ -99,6 +99,17 @@ def unmeasured(configuration: str, status: str, reason: str | None, hint: str | 
     )
 
 
+def points_over_threads(**versions: str) -> list[tuple[dict[str, int], StudyDocument]]:
+    """Create the points of a sweep: 100, 180 and 190 images/s with 1, 2 and 4 threads."""
+    rates = {1: 100.0, 2: 180.0, 4: 190.0}
+    points = []
+    for threads, rate in rates.items():
+        one = study(measured("torch/cpu", 128 / rate, versions={"torch": "2.13.0"} | versions))
+        settings = msgspec.structs.replace(one.settings, threads=threads)
+        points.append(({"threads": threads}, msgspec.structs.replace(one, settings=settings)))
+    return points
+
+
 def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | None = None) -> StudyDocument:
     return StudyDocument(
         id="20250101-000000-abcd",

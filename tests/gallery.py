@@ -12,6 +12,8 @@ from polybench.analysis.related_documents import newest_layers
 from polybench.figures import draw
 from polybench.figures.figure import NoData
 from polybench.figures.image_export import caption_for, export
+from polybench.schema.encoding import decode
+from polybench.schema.measurements import SweepDocument
 from polybench.storage.store import Store
 
 if TYPE_CHECKING:
@@ -38,9 +40,15 @@ def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
         }
         if f"{study.id}.break_even" in found:
             found[f"{study.id}{THUMBNAIL}"] = ("speed", study)
-    for sweep in store.sweeps():
+    for sweep in sweeps(store):
         found |= {f"{sweep.id}.scaling": ("scaling", sweep), f"{sweep.id}{THUMBNAIL}": ("scaling", sweep)}
     return found
+
+
+def sweeps(store: Store) -> list[SweepDocument]:
+    """Return the sweeps of a folder: by their logs, and those that were printed before sweeps were logs."""
+    printed = sorted((store.folder / "sweeps").glob("*.json"))
+    return [*store.sweeps(), *(decode(path.read_bytes(), SweepDocument) for path in printed)]
 
 
 def _has_data(name: str, document: Drawable) -> bool:

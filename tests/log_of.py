@@ -32,6 +32,7 @@ from polybench.log import (
     PhaseEnded,
     PipelineTimed,
     PlannedConfiguration,
+    PointStarted,
     ProcessEnded,
     ProcessStarted,
     RoundMeasured,
@@ -48,6 +49,7 @@ from polybench.networks import find_model
 from polybench.planning.schedule import RoundBudget, TimingBlocks
 from polybench.planning.study_file import stored_study
 from polybench.results.document import DEFAULT_BASELINE, derive, printed_results
+from polybench.results.sweep import MeasuredPoint, derive_sweep, sweep_end
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.metadata import Document
 from polybench.schema.options import Configuration, merge_prices
@@ -67,6 +69,33 @@ def save_document(store: Store, document: Document) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(log_of(document))
     return path
+
+
+def save_sweep(store: Store, id: str, points: Sequence[MeasuredPoint], *, ended: bool = True, **fields: Any) -> Path:
+    """Save the log of a sweep or overhead with these points and fields of its header, and return its path."""
+    path = store.log_path(id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(sweep_log_of(id, points, ended=ended, **fields))
+    return path
+
+
+def sweep_log_of(id: str, points: Sequence[MeasuredPoint], *, ended: bool = True, **fields: Any) -> bytes:
+    """Return the log of a sweep or overhead whose studies have these values of its axes; the prefix is its command."""
+    header, *_ = events_of(points[0][1])
+    axes = {axis: [*dict.fromkeys(values[axis] for values, _ in points)] for axis in points[0][0]}
+    sweep = {"id": id, "axes": axes, "command": id.partition("-")[0], "usable_threads": 2} | fields
+    events: list[AnyEvent] = [msgspec.structs.replace(header, **sweep)]
+    measured: list[AnyEvent] = []
+    for number, (values, document) in enumerate(points):
+        own = [msgspec.structs.replace(event, point=number) for event in events_of(document)[1:]]
+        first = next((n for n, event in enumerate(own) if isinstance(event, ProcessStarted)), len(own))
+        started = PointStarted(point=number, parameters=values, study=_study(document))
+        events += [started, *own[:first]]
+        measured += own[first:]
+    events += measured
+    if ended:
+        events.append(sweep_end(events, "finished", derive_sweep(events)))
+    return b"".join(map(encode_line, events))
 
 
 def log_of(document: StudyDocument) -> bytes:

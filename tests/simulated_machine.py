@@ -50,12 +50,12 @@ from polybench.machine.memory import read_rss
 from polybench.machine.process_counters import KernelCounts, ThreadCounts
 from polybench.networks.timed_layers import split_layers
 from polybench.planning import shared_files
+from polybench.planning.grid import SweepSpec
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
 from polybench.results.sweep import MeasuredPoint
 from polybench.run import run_study
 from polybench.runner import prepare, process_runs, progress, session, training, workers
-from polybench.runner.checkpoint import SweepSpec
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.progress import NullProgress
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
@@ -191,7 +191,7 @@ class Machine:
         """Measure a sweep of these engines with the real runner; `fields` are those of `Study`."""
         with self.simulate(scripts):
             outcome = run_sweep(SweepSpec(study_of(scripts, **fields), axes), NullProgress(), store=None)
-        return [(point.values, document) for point, document in outcome.finished]
+        return outcome.points
 
     @contextlib.contextmanager
     def simulate(self, scripts: Mapping[str, Script]) -> Iterator[None]:

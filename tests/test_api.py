@@ -22,9 +22,10 @@ from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.schema.options import Study
 from polybench.schema.study import from_json
-from tests.factories import typical_study
-from tests.figures.documents import full_study, full_sweep
-from tests.log_of import log_of
+from polybench.storage.store import Store, results_folder
+from tests.factories import points_over_threads, typical_study
+from tests.figures.documents import full_study
+from tests.log_of import log_of, sweep_log_of
 
 SHORT: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds_per_process": 2, "steps_per_round": 5}
 FAST = SHORT | {"batch_size": 16}
@@ -69,6 +70,9 @@ def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
     assert "Fastest: fake/cpu with batch size 16, " in str(result)
     assert "| images/s by batch size " in result._repr_markdown_()
     assert len(result.to_pandas()) == 4
+    path = result.save()
+    assert path.stem == result.document.id
+    assert polybench.load_sweep().to_json() == result.to_json()
     assert [trace.name for trace in result.plot().data] == ["fake/cpu", "fake+slow/cpu"]
 
 
@@ -210,9 +214,13 @@ def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> N
     assert "there" in str(merged)
     assert json.loads(merged.to_json())["schema"] == "polybench.merge/2"
 
-    sweep = polybench.SweepResult(full_sweep())
-    path = sweep.save()
-    assert polybench.load_sweep().rows() == sweep.rows()
+    log = sweep_log_of("sweep-20250101-000000-abcd", points_over_threads())
+    path = Store(results_folder()).save_log("sweep-20250101-000000-abcd", log)
+    sweep = polybench.load_sweep()
+    assert sweep.log == log
+    assert sweep.save() == path  # nothing is written again
+    assert polybench.load_sweep(str(path)).rows() == sweep.rows()
+    assert polybench.load("sweep-20250101.1").document.settings.threads == 2
     page = polybench.report("20250101", polybench.load("last"), "sweep-last", str(path))
     assert "4 reports" in page
     assert "highest throughput" in sweep.to_html()

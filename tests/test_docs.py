@@ -13,7 +13,7 @@ from polybench.cli import app, output
 from polybench.schema.metrics import METRICS
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
-from tests.gallery import GALLERY, figures
+from tests.gallery import GALLERY, figures, sweeps
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -32,7 +32,7 @@ def test_each_failure_names_existing_tests() -> None:
 
 def test_gallery_studies_are_complete_anonymous_and_have_figures() -> None:
     store = Store(GALLERY / "measured")
-    documents = [*store.studies(), *store.layers(), *store.sweeps()]
+    documents = [*store.studies(), *store.layers(), *sweeps(store)]
     assert {one.host.hostname for one in documents} == {UNKNOWN_HOST}
     assert all(study.finished for study in store.studies())
     assert {path.stem for path in (GALLERY / "figures").iterdir()} == set(figures(store))

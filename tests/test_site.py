@@ -22,8 +22,9 @@ from polybench.cli import app
 from polybench.schema.metrics import METRICS
 from polybench.storage.store import Store
 from tests.browser import Visitor, launched
-from tests.figures.documents import full_sweep
+from tests.factories import points_over_threads
 from tests.gallery import GALLERY, figures
+from tests.log_of import save_sweep
 
 ROOT = Path(__file__).parents[1]
 
@@ -190,7 +191,9 @@ def test_each_sweep_of_the_gallery_has_its_page_and_report(tmp_path: Path, monke
 
     hooks = load_hooks("gallery_hooks")
     monkeypatch.setattr(hooks, "_FOLDER", tmp_path)
-    Store(tmp_path / "measured").save(sweep := full_sweep())
+    store, id = Store(tmp_path / "measured"), "sweep-20250101-000000-abcd"
+    save_sweep(store, id, points_over_threads())
+    sweep = store.load_sweep(id, "sweep")
     assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling", f"{sweep.id}.thumbnail"}
     site = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
     site.plugins._current_plugin = "a hook"  # MkDocs sets this before it calls a hook

@@ -24,7 +24,7 @@ D = TypeVar("D", bound=AnyDocument)
 def with_prices(documents: Sequence[D], prices: Mapping[str, float] | None, store: Store) -> list[D]:
     """Return the documents with costs at `prices`, as for `--price`; a study's own prices remain for other devices.
 
-    The store has the studies of sweeps. Raises BadInput if one of them is missing, or a price applies to no document.
+    The store has the logs of sweeps. Raises BadInput if one of them is missing, or a price applies to no document.
     """
     if not prices:
         return [*documents]
@@ -35,7 +35,7 @@ def with_prices(documents: Sequence[D], prices: Mapping[str, float] | None, stor
             studies.append(document)
             priced.append(_price_study(document, prices))
         elif isinstance(document, SweepDocument):
-            points = [_load_point(point.id, document, store) for point in document.points]
+            points = _load_points(document, store)
             studies += points
             priced.append(_price_sweep(document, [_price_study(point, prices) for point in points]))
         else:
@@ -45,11 +45,12 @@ def with_prices(documents: Sequence[D], prices: Mapping[str, float] | None, stor
     return priced
 
 
-def _load_point(id: str, sweep: SweepDocument, store: Store) -> StudyDocument:
+def _load_points(sweep: SweepDocument, store: Store) -> list[StudyDocument]:
     try:
-        return store.load(id)
-    except BadInput as error:
-        raise BadInput(f"--price: the costs of {sweep.id} need the saved studies of its points: {error}") from error
+        by_id = {document.id: document for _, document in store.points_of(str(sweep.id))}
+        return [by_id[point.id] for point in sweep.points]
+    except (BadInput, LookupError) as error:
+        raise BadInput(f"--price: the costs of {sweep.id} need its saved log: {error}") from error
 
 
 def _check(price: str, studies: Sequence[StudyDocument]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 from polybench.api.options import Options, ProgressCallback, build_study, make_progress
 from polybench.api.remote import MachineKeys, MachinesResult, parse_machine_groups, run_on_each
@@ -26,13 +26,10 @@ from polybench.experiments.layers import run_layers
 from polybench.experiments.peak import run_peak
 from polybench.experiments.sweep import run_sweep
 from polybench.importer import import_model
-from polybench.machine.host import usable_threads
 from polybench.networks.single_layer import single_layer, timed_layer_name
-from polybench.planning.grid import BATCH_SIZES
-from polybench.results.sweep import build_overhead_document as summarize_overhead
-from polybench.results.sweep import build_sweep_document as summarize_sweep
+from polybench.planning.grid import BATCH_SIZES, SweepSpec
 from polybench.run import run, run_study
-from polybench.runner.checkpoint import ClusterRun, SweepSpec
+from polybench.runner.checkpoint import ClusterRun
 from polybench.runner.prepare import new_header, new_log
 from polybench.schema.options import SINGLE_MACHINE, CheckScope
 from polybench.trace.recorder import record
@@ -212,9 +209,7 @@ def sweep(
     """
     study = build_study(options)
     spec = SweepSpec(study.quick() if quick else study, axes)
-    outcome = run_sweep(spec, make_progress(progress), store=None)
-    studies = [(one.point.values, one.document) for one in outcome.finished]
-    return SweepResult(summarize_sweep(axes, studies, [], usable_threads()))
+    return SweepResult(*_measure(spec, progress))
 
 
 def overhead(
@@ -232,9 +227,15 @@ def overhead(
         raise BadInput("overhead requires two or more batch sizes, for example [8, 128]")
     study = build_study(options)
     spec = SweepSpec(study.quick() if quick else study, {"batch_size": batch_sizes}, "overhead")
+    return OverheadResult(*_measure(spec, progress))
+
+
+def _measure(spec: SweepSpec, progress: ProgressCallback | None) -> tuple[Any, bytes]:
+    """Return the document of a sweep or overhead, and its log."""
     outcome = run_sweep(spec, make_progress(progress), store=None)
-    documents = {one.point.values["batch_size"]: one.document for one in outcome.finished}
-    return OverheadResult(summarize_overhead(documents, [], batch_sizes))
+    if outcome.document is None:
+        raise KeyboardInterrupt
+    return outcome.document, outcome.log
 
 
 def peak(

@@ -16,7 +16,7 @@ from polybench.html_report import StudySection, render_report
 from polybench.html_report.pages import HISTORY, LIST, diff_page, diff_path, history_page, list_page, report_path
 from polybench.schema.analyses import DiffDocument
 from polybench.storage.store import Store
-from polybench.storage.summaries import StudySummary, sweep_by_point
+from polybench.storage.summaries import StudySummary
 
 
 class Page(NamedTuple):
@@ -39,7 +39,6 @@ class Pages:
         if not found:
             raise BadInput(f"no saved studies in {store.folder}: create one with polybench compare")
         self._saved = {one.file: one for one in found}
-        self._sweep_of = sweep_by_point(found)
         self._diffs: dict[str, DiffDocument] = {}
         """Difference to its neighbour before, by study."""
 
@@ -94,7 +93,7 @@ class Pages:
         summaries = self._store.summaries()
         before: dict[tuple[Any, ...], StudySummary] = {}
         for study in self._readable("study"):
-            if study.file in self._sweep_of:
+            if study.sweep is not None:
                 continue
             workload = study.model, study.pass_, study.dataset, study.batch_size, study.hostname
             neighbour, before[workload] = before.get(workload), study
@@ -108,7 +107,8 @@ class Pages:
     def _list(self) -> str:
         """Render the list, the newest first, without the points of sweeps."""
         points: dict[str, list[StudySummary]] = {}
-        for study, sweep in self._sweep_of.items():
-            points.setdefault(sweep, []).extend([self._saved[study]] if study in self._saved else [])
-        listed = [one for one in self._saved.values() if one.file not in self._sweep_of]
+        for study in self._saved.values():
+            if study.sweep is not None:
+                points.setdefault(study.sweep, []).append(study)
+        listed = [one for one in self._saved.values() if one.sweep is None]
         return list_page(listed[::-1], points, self._diffs)

@@ -64,17 +64,18 @@ class DocumentResult(Generic[D]):
         return self.to_markdown()
 
 
-S = TypeVar("S", LayersDocument, OverheadDocument, SweepDocument)
+S = TypeVar("S", StudyDocument, OverheadDocument, SweepDocument)
 
 
-class SavedResult(DocumentResult[S], Generic[S]):
-    """A document that can be saved."""
+class LoggedResult(DocumentResult[S], Generic[S]):
+    """What was measured. `document` is its report, which is computed from `log`."""
+
+    def __init__(self, document: S, log: bytes) -> None:
+        self.document, self.log = document, log
 
     def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder, where `polybench list`, `show` and `report` find it."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
+        """Write the log to the results folder, where `polybench list`, `show` and `report` find it."""
+        return Store(results_folder(results)).save_log(str(self.document.id), self.log)
 
 
 def to_data_frame(rows: list[dict[str, Any]], index: list[str] | None = None) -> Any:
@@ -94,16 +95,8 @@ def _plot(name: str, document: Any) -> Any:
 _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")
 
 
-class StudyResult(DocumentResult[StudyDocument]):
+class StudyResult(LoggedResult[StudyDocument]):
     """A finished study. `document` is its report, which `log` contains."""
-
-    def __init__(self, document: StudyDocument, log: bytes) -> None:
-        super().__init__(document)
-        self.log = log
-
-    def save(self, results: Path | None = None) -> Path:
-        """Write the log to the results folder, where `polybench list`, `show` and `report` find it."""
-        return Store(results_folder(results)).save_log(self.document.id, self.log)
 
     def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, Any]]:
         """Return a dictionary per configuration: its names, its status, and the columns' values in SI units.
@@ -174,8 +167,8 @@ class ParityResult(DocumentResult[StudyDocument]):
         return render(document, format, kind="parity")
 
 
-class SweepResult(SavedResult[SweepDocument]):
-    """A finished sweep. `document` is the saved document."""
+class SweepResult(LoggedResult[SweepDocument]):
+    """A finished sweep, with its points in one log."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each configuration at each point, in SI units."""
@@ -194,8 +187,8 @@ class SweepResult(SavedResult[SweepDocument]):
         return _plot("scaling", self.document)
 
 
-class OverheadResult(SavedResult[OverheadDocument]):
-    """Overheads of training steps. `document` is the saved document."""
+class OverheadResult(LoggedResult[OverheadDocument]):
+    """Overheads of training steps, with the batch sizes in one log."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per configuration, in SI units."""
@@ -221,10 +214,16 @@ class PeakResult(DocumentResult[PeakDocument]):
         return _plot("peak", self.document)
 
 
-class LayersResult(SavedResult[LayersDocument]):
+class LayersResult(DocumentResult[LayersDocument]):
     """Times of layers. `document` is the saved document."""
 
     _index = ["configuration", "layer", "operation"]  # noqa: RUF012 - declared as a ClassVar above
+
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder, where `polybench list`, `show` and `report` find it."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each operation of each layer in each configuration, in SI units."""

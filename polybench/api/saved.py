@@ -25,7 +25,6 @@ from polybench.api.results import (
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import render_report
-from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.storage.filters import FILTER_NAMES, filters_from_text
 from polybench.storage.store import Store, results_folder
 
@@ -38,24 +37,25 @@ def load(study: str, *, prices: Mapping[str, float] | None = None, results: Path
     """
     store = Store(results_folder(results))
     (document,) = with_prices([store.load(study)], prices, store)
-    return StudyResult(document, store.find(study).read_bytes())
+    return StudyResult(document, store.log_of(study))
 
 
 def load_sweep(
     sweep: str = "sweep-last", *, prices: Mapping[str, float] | None = None, results: Path | None = None
 ) -> SweepResult:
-    """Load a saved sweep by its ID, a unique prefix, the path of its document, or `sweep-last`.
+    """Load a saved sweep by its ID, a unique prefix, the path of its log, or `sweep-last`.
 
     `prices` are those of `load`.
     """
     store = Store(results_folder(results))
-    (document,) = with_prices([store.load_kind(SweepDocument, sweep)], prices, store)
-    return SweepResult(document)
+    (document,) = with_prices([store.load_sweep(sweep, "sweep")], prices, store)
+    return SweepResult(document, store.log_of(sweep, "sweep"))
 
 
 def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
-    """Load a saved overhead by its ID, a unique prefix, the path of its document, or `overhead-last`."""
-    return OverheadResult(Store(results_folder(results)).load_kind(OverheadDocument, overhead))
+    """Load a saved overhead by its ID, a unique prefix, the path of its log, or `overhead-last`."""
+    store = Store(results_folder(results))
+    return OverheadResult(store.load_sweep(overhead, "overhead"), store.log_of(overhead, "overhead"))
 
 
 def diff(

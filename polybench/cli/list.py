@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,28 +30,21 @@ def list_studies(
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
     from polybench.render.study_list import render
-    from polybench.runner.checkpoint import summarize_sweeps
     from polybench.storage.filters import filter_summaries
     from polybench.storage.store import Store, results_folder
-    from polybench.storage.summaries import drop_resumable, sweep_by_point
 
     store = Store(results_folder(results))
-    saved = store.summaries()
-    unsaved = summarize_sweeps(store)
     studies = sorted(
-        [*saved, *drop_resumable(store.sweep_summaries(), unsaved), *unsaved, *store.layers_summaries()],
+        [*store.summaries(), *store.sweep_summaries(), *store.layers_summaries()],
         key=lambda study: (study.started_at, study.file),
     )
-    resumable = {study.file for study in (*unsaved, *(one for one in saved if one.is_resumable))}
     now = time.time()
-    selected = filter_summaries(studies, filters)
-    sweep_of = sweep_by_point(selected)
-    rows = [_row(study, now, resumable, sweep_of) for study in selected]
+    rows = [_row(study, now) for study in filter_summaries(studies, filters)]
     message = _no_studies(len(studies), filters)
     print_table(rows, format, lambda rows: render(rows, terminal_width(), show_points=show_points) if rows else message)
 
 
-def _row(study: StudySummary, now: float, resumable: Collection[str], sweep_of: Mapping[str, str]) -> dict[str, Any]:
+def _row(study: StudySummary, now: float) -> dict[str, Any]:
     if study.unreadable_reason is not None:
         return {"id": study.file, "created": None, "unreadable": study.unreadable_reason}
     points = study.points
@@ -73,8 +65,8 @@ def _row(study: StudySummary, now: float, resumable: Collection[str], sweep_of: 
         "fastest": study.fastest and msgspec.structs.asdict(study.fastest),
         "finished": study.finished,
         "interrupted": study.interrupted,
-        "resumable": study.id in resumable,
-        "sweep": sweep_of.get(study.id),
+        "resumable": study.is_resumable,
+        "sweep": study.sweep,
         "axes": points and points.axes,
         "points": points and len(points.studies),
         "planned": points and points.point_count,

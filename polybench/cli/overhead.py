@@ -28,8 +28,7 @@ def overhead(
     format: TableFormat = "table",
 ) -> None:
     """Example: polybench overhead --engines torch,torch+compile,tf --processes 3"""
-    from polybench.planning.grid import BATCH_SIZES
-    from polybench.runner.checkpoint import SweepSpec
+    from polybench.planning.grid import BATCH_SIZES, SweepSpec
 
     sizes = list(BATCH_SIZES) if batch_size is None else parse_integers(batch_size, "batch_size")
     if len(set(sizes)) < 2:

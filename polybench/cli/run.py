@@ -35,8 +35,8 @@ from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup
 
 if TYPE_CHECKING:
+    from polybench.planning.grid import SweepSpec
     from polybench.planning.study_file import StudyFile
-    from polybench.runner.checkpoint import SweepSpec
 
 
 @with_options(*OPTIONS)
@@ -45,8 +45,8 @@ def run(
         str,
         typer.Argument(
             metavar="STUDY.toml|ID",
-            help="Study file, or saved study to repeat: its ID, a unique prefix, or `last`.",
-            autocompletion=saved("study"),
+            help="Study file, or saved study or sweep to repeat: its ID, a unique prefix, or `last`.",
+            autocompletion=saved("study", "sweep", "overhead"),
         ),
     ],
     overrides: Overrides,
@@ -63,18 +63,18 @@ def run(
 
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
-    from polybench.runner.checkpoint import SweepSpec
+    from polybench.planning.grid import SweepSpec
 
     reject_upload(on, upload=upload)
     is_remote = on is not None
-    original, metadata, axes, machines = _find(study, quick, options.results, is_remote=is_remote)
+    original, metadata, axes, machines, command = _find(study, quick, options.results, is_remote=is_remote)
     chosen = overrides.apply(original)
     if (chosen.data, chosen.model, chosen.seed) != (original.data, original.model, original.seed):
         metadata = msgspec.structs.replace(metadata, data_sha256=None)
     chosen = chosen.quick() if quick else chosen
     if axes:
-        _reject_single_study_options(options, on, strict=strict, recheck=recheck)
-    spec = SweepSpec(chosen, axes, "sweep", metadata)
+        _reject_single_study_options(study, options, on, strict=strict, recheck=recheck)
+    spec = SweepSpec(chosen, axes, command, metadata)
     if dry_run and on is not None:
         check_cluster(chosen, machines, on, upload=upload)
     if dry_run:
@@ -97,32 +97,29 @@ def run(
         execute(chosen, options, metadata=metadata, strict=strict, recheck=recheck)
 
 
-def _reject_single_study_options(options: OutputOptions, on: str | None, **more: object) -> None:
+def _reject_single_study_options(name: str, options: OutputOptions, on: str | None, **more: object) -> None:
     """Raise BadInput for options that a sweep does not have."""
     if on is not None:
         raise BadInput(
-            f"--on {on}: the file is a sweep, which cannot run remotely: start it on that machine, without --on"
+            f"--on {on}: {name} is a sweep, which cannot run remotely: start it on that machine, without --on"
         )
     given = {**more, "columns": options.columns, "explain": options.explain}
-    reject_options({f"--{name}": value for name, value in given.items()}, "the file is a sweep")
+    reject_options({f"--{name}": value for name, value in given.items()}, f"{name} is a sweep")
 
 
 def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str | None, options: OutputOptions) -> str:
     """Return the ID of the newest interrupted run with the same settings, which this machine can resume."""
-    from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint, select_sweep
+    from polybench.runner.checkpoint import select_sweep
     from polybench.runner.resume import unfinished_log
     from polybench.storage.store import Store, results_folder
 
     if on is not None:
         return find_cluster_checkpoint(spec.study, machines, options)
     store = Store(results_folder(options.results))
-    if spec.axes:
-        id = find_checkpoint(spec.study, options, SweepCheckpoint, select_sweep(spec.axes, spec.command))
-        CheckpointStore(store.folder).read_unchanged(id, SweepCheckpoint)
-    else:
-        id = find_checkpoint(spec.study, options)
-        with unfinished_log(id, store):
-            pass  # as far as that is known before an engine starts
+    selection = select_sweep(spec.axes, spec.command) if spec.axes else None
+    id = find_checkpoint(spec.study, options, selection=selection)
+    with unfinished_log(id, store):
+        pass  # as far as that is known before an engine starts
     return id
 
 
@@ -141,7 +138,7 @@ def _print_plans(spec: SweepSpec, machines: Sequence[MachineGroup], resumed_id: 
 
 
 def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> StudyFile:
-    """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID or log."""
+    """Read a study file (a name with a folder or the suffix `.toml`), or a saved study or sweep by its ID or log."""
     from polybench.data.disk import is_file
     from polybench.log import SUFFIX
     from polybench.planning.study_file import StudyFile, parse, read
@@ -152,7 +149,12 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
     path = Path(name)
     if path.suffix == ".toml" or (path.suffix not in (".json", SUFFIX) and ("/" in name or is_file(path))):
         return read(path, quick=quick, remote=is_remote)
-    saved = Store(results_folder(results)).load(name)
+    store = Store(results_folder(results))
+    if (header := store.find_sweep(name)) is not None:
+        study = parse(header.study, f"the study of {header.id}", remote=is_remote)
+        metadata = StudyFileMetadata(header.title, header.published, tags=tuple(header.tags))
+        return StudyFile(study.quick() if quick else study, metadata, header.axes, command=header.command or "sweep")
+    saved = store.load(name)
     check_repeatable(saved)
     study = parse(saved.study, f"the study of {saved.id}", remote=is_remote)
     metadata = StudyFileMetadata(saved.title, saved.published, saved.settings.data_sha256, tuple(saved.tags))
@@ -184,6 +186,7 @@ def resume(
     """
     from polybench.runner.checkpoint import ClusterCheckpoint, find_resumable
     from polybench.runner.checkpoint import discard as discard_run
+    from polybench.schema.documents import kind_of_id
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(options.results))
@@ -195,7 +198,7 @@ def resume(
     if found.kind is ClusterCheckpoint:
         reject_explain(options, found.id)
         resume_cluster_run(found.id, options, strict=strict)
-    if found.kind is None:
+    if kind_of_id(found.id) == "study":
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
     reject_options(given, f"{found.id} is a sweep")

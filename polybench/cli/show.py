@@ -66,8 +66,8 @@ def show(
     if title is not None or tag:
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
     computed: dict[str, Any] = {"baseline": baseline, "tolerance": tolerance, "salvage": salvage}
-    is_computed = any(value not in (None, False) for value in computed.values())
-    saved_document = store.load(study, **computed) if is_computed else load_document(study, store)
+    is_computed = baseline is not None or tolerance is not None
+    saved_document = store.load(study, **computed) if is_computed else load_document(study, store, salvage=salvage)
     (document,) = with_prices([saved_document], prices, store)
     if not isinstance(document, StudyDocument):
         reject_options({"--notes": notes, "--methods": methods}, f"{study} is not a study")

@@ -33,13 +33,12 @@ from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.render import check_format, render
 from polybench.schema import units
-from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
     from polybench.experiments.sweep import SweepOutcome
-    from polybench.runner.checkpoint import SweepSpec
+    from polybench.planning.grid import SweepSpec
 
 AXES = ("batch_size", "threads", "loader_workers")
 """Options of `compare` that accept a list here."""
@@ -92,8 +91,7 @@ def sweep(
     format: TableFormat = "table",
 ) -> None:
     """Example: polybench sweep --engines torch,tf --batch-size 1,8,32,128 --processes 3"""
-    from polybench.planning.grid import MODEL_NAME_AXES
-    from polybench.runner.checkpoint import SweepSpec
+    from polybench.planning.grid import MODEL_NAME_AXES, SweepSpec
 
     given = {
         "batch_size": batch_size,
@@ -125,13 +123,13 @@ def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
 def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool = False) -> NoReturn:
     """Measure every point, or the rest of an interrupted run of the same sweep; print and exit."""
     from polybench.experiments.sweep import run_sweep
-    from polybench.runner.checkpoint import SweepCheckpoint, select_sweep
+    from polybench.runner.checkpoint import select_sweep
 
     if not resume:
         spec = spec._replace(study_file=options.name(spec.study_file))
         _execute(partial(run_sweep, spec, argv=own_arguments(), anonymous=options.anonymous), options)
     selection = select_sweep(spec.axes, spec.command)
-    resume_sweep_by_id(find_checkpoint(spec.study, options, SweepCheckpoint, selection), options)
+    resume_sweep_by_id(find_checkpoint(spec.study, options, selection=selection), options)
 
 
 def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:
@@ -159,36 +157,20 @@ def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> No
             quiet=options.quiet, verbose=options.verbose, repeats_warnings=repeats_warnings_of(options)
         ) as progress:
             outcome = measure(progress, store=store)
-        document = _document(outcome)
-        if store is not None and (problem := store.try_to_save(document)):
-            echo(f"warning: {problem}", err=True)
+        document = outcome.document
+        code = _exit_code([study for _, study in outcome.points])
+        hint = "run the command again" if code == 130 else None
+        if outcome.resumable_id is not None:
+            code, hint = 130, f"resume with: polybench resume {outcome.resumable_id}"
+        if document is None:
+            echo(f"interrupted; {hint or 'run the command again'}", err=True)
+            raise typer.Exit(130)
         for text in document.warnings:
             progress.on_warning(text)
         progress.flush_warnings(document.warnings)
         text = render(document, options.format, width=width(options.output), published=options.published)
-        code = _exit_code([point.document for point in outcome.finished])
-        hint = "run the command again" if code == 130 else None
-        if outcome.resumable_id is not None:
-            hint = f"resume with: polybench resume {outcome.resumable_id}"
         message = f"saved; print it again with: polybench show {document.id}"
         print_and_exit(text, options, store, message, code, hint=hint)
-
-
-def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
-    from polybench.machine.host import usable_threads
-    from polybench.results.sweep import build_overhead_document, build_sweep_document
-    from polybench.storage.anonymize import anonymize, is_anonymized
-
-    _, axes, kind, metadata = outcome.spec
-    studies = [(result.point.values, result.document) for result in outcome.finished]
-    argv = outcome.argv
-    if any(is_anonymized(study.host) for _, study in studies):  # some may have been measured without --anonymous
-        studies = [(values, one if is_anonymized(one.host) else anonymize(one)) for values, one in studies]
-        argv = []
-    if kind == "overhead":
-        by_size = {values["batch_size"]: study for values, study in studies}
-        return build_overhead_document(by_size, argv, axes["batch_size"], metadata)
-    return build_sweep_document(axes, studies, argv, usable_threads(), metadata)
 
 
 def _exit_code(documents: Sequence[StudyDocument]) -> int:

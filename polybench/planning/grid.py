@@ -13,7 +13,8 @@ import msgspec
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.networks.model import Model
 from polybench.planning.plan import resolve
-from polybench.schema.options import Study, WorkerCount
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.options import Study, SweepCommand, WorkerCount
 
 MODEL_NAME_AXES = ("depth", "resolution", "length")
 """Axes that are part of a model's name: the N of `NAME-N`, such as catdog's, and the SIZE of `NAME@SIZE`, pixels of an
@@ -32,6 +33,15 @@ _TYPES = get_type_hints(Study, include_extras=True)
 
 MAX_POINTS = 10_000
 """Maximum points of a sweep."""
+
+
+class SweepSpec(NamedTuple):
+    """A study and the values to sweep, by axis; `command` renders the sweep."""
+
+    study: Study
+    axes: Mapping[str, Sequence[int]]
+    command: SweepCommand = "sweep"
+    study_file: StudyFileMetadata = NO_METADATA
 
 
 class GridPoint(NamedTuple):

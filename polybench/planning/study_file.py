@@ -23,6 +23,7 @@ from polybench.schema.metadata import PublishedResult, StudyFileMetadata, Tag
 from polybench.schema.options import (
     MachineGroup,
     Study,
+    SweepCommand,
     check_machine_groups,
     environments_of,
     reject_unused_environments,
@@ -54,6 +55,8 @@ class StudyFile(NamedTuple):
     """Axes of planning.grid; empty without a sweep."""
     machines: tuple[MachineGroup, ...] = ()
     """Machines to measure on; empty if the file names none."""
+    command: SweepCommand = "sweep"
+    """The command that renders a sweep."""
 
 
 class StudyFileExtras(msgspec.Struct, frozen=True):

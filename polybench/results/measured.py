@@ -31,6 +31,7 @@ from polybench.log import (
     PhaseEnded,
     PipelineTimed,
     PlannedConfiguration,
+    PointStarted,
     ProcessEnded,
     ProcessStarted,
     RoundMeasured,
@@ -355,6 +356,10 @@ class MeasuredStudy(Generic[ConfigurationT]):
     @_apply.register
     def _(self, event: Header) -> None:
         self.header = event
+
+    @_apply.register
+    def _(self, event: PointStarted) -> None:
+        raise ValueError(f"point {event.point} of a sweep in the log of a study")
 
     @_apply.register
     def _(self, event: SettingsChosen) -> None:

@@ -1,4 +1,4 @@
-"""Builds the documents of sweeps and overheads from their studies. Pure."""
+"""Computes the documents of sweeps and overheads from their logs, and from their studies. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from polybench.engines import ENGINES
+from polybench.errors import BadInput
+from polybench.log import (
+    AnyEvent,
+    DamagedLog,
+    Header,
+    PointStarted,
+    SettingsChosen,
+    StudyEnded,
+    header_of,
+    split_points,
+)
 from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, device_count
+from polybench.results.document import printed_results, report_of
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.results.warnings import shared_warnings
 from polybench.schema import units
-from polybench.schema.documents import DOCUMENT_KINDS
+from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import (
     ConfigurationOverhead,
     Curve,
@@ -28,7 +42,7 @@ from polybench.schema.measurements import (
 )
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.resources import Cost
-from polybench.schema.result import SIGNIFICANCE_LEVEL, SINGLE_PROCESS, Interval, Result, status_fields
+from polybench.schema.result import SIGNIFICANCE_LEVEL, SINGLE_PROCESS, EndedResult, Interval, Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
 from polybench.stats.statistics import p_value_of_interval, process_means
@@ -38,6 +52,79 @@ KNEE_FRACTION = 0.9
 
 MeasuredPoint = tuple[dict[str, int], StudyDocument]
 """Parameters of a point and its finished study."""
+
+
+def points_of(events: Sequence[AnyEvent], *, salvage: bool = False) -> list[MeasuredPoint]:
+    """Return the report of each point of a sweep's log whose settings are known; raises DamagedLog as `report_of`."""
+    parameters = {one.point: one.parameters for one in events if isinstance(one, PointStarted)}
+    return [
+        (parameters[number], report_of(own, salvage=salvage))
+        for number, own in split_points(events, salvage=salvage).items()
+        if _has_settings(own)
+    ]
+
+
+def _has_settings(events: Sequence[AnyEvent]) -> bool:
+    return any(isinstance(event, SettingsChosen) for event in events)
+
+
+def derive_sweep(events: Sequence[AnyEvent], *, salvage: bool = False) -> SweepDocument | OverheadDocument:
+    """Compute the document of a sweep or overhead from its log; raises DamagedLog if events contradict each other."""
+    return document_of(header_of(events), points_of(events, salvage=salvage))
+
+
+def document_of(header: Header, points: Sequence[MeasuredPoint]) -> SweepDocument | OverheadDocument:
+    """Build the document of a sweep with this header from the reports of its points.
+
+    Raises:
+        BadInput: it has no points yet.
+        DamagedLog: they are not those of the sweep, or a computed value is out of its bounds.
+    """
+    if not points:
+        raise BadInput(f"{header.id} ended before anything was measured")
+    try:
+        document = _build(header, points)
+        return decode(encode(document), type(document))
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise DamagedLog(f"cannot read the log of {header.id}: {error}") from error
+
+
+def _build(header: Header, points: Sequence[MeasuredPoint]) -> SweepDocument | OverheadDocument:
+    metadata = StudyFileMetadata(header.title, header.published, tags=tuple(header.tags))
+    own = {"id": header.id, "created": header.created}
+    if header.command == "overhead":
+        by_size = {parameters["batch_size"]: document for parameters, document in points}
+        overhead = build_overhead_document(by_size, header.argv, header.axes["batch_size"], metadata)
+        return msgspec.structs.replace(overhead, **own)
+    sweep = build_sweep_document(header.axes, points, header.argv, header.usable_threads or 1, metadata)
+    return msgspec.structs.replace(sweep, **own)
+
+
+def sweep_end(
+    events: Sequence[AnyEvent],
+    outcome: Literal["finished", "interrupted", "discarded"],
+    document: SweepDocument | OverheadDocument | None,
+) -> StudyEnded:
+    """Return the end of a sweep: the ends of its points, and whether its fastest one is uncertain.
+
+    A point without an end, or with the one of an earlier interruption, gets the outcome of the sweep. The document is
+    None if nothing was measured.
+    """
+    header, ends = header_of(events), []
+    for number, own in split_points(events).items():
+        end = own[-1]
+        if not isinstance(end, StudyEnded):
+            printed = printed_results(report_of(own)) if _has_settings(own) else {}
+            end = StudyEnded(point=number, outcome=outcome, polybench=header.polybench, **printed)
+        ends.append(end if end.outcome == "finished" else msgspec.structs.replace(end, outcome=outcome))
+    curves = document.curves if isinstance(document, SweepDocument) else []
+    is_inconclusive = isinstance(document, SweepDocument) and document.inconclusive_reason is not None
+    return StudyEnded(
+        outcome=outcome,
+        polybench=header.polybench,
+        results={curve.configuration: EndedResult(is_inconclusive=is_inconclusive) for curve in curves},
+        points=ends,
+    )
 
 
 class _Reference(NamedTuple):
@@ -80,7 +167,6 @@ def build_sweep_document(
         for parameters, document in points
     ]
     return SweepDocument(
-        id=DOCUMENT_KINDS["sweep"].id_prefix + min(document.id for document in documents),
         created=min(document.created for document in documents),
         polybench=documents[0].polybench,
         argv=list(argv),
@@ -326,7 +412,6 @@ def build_overhead_document(
     """
     first = next(iter(documents.values()))
     return OverheadDocument(
-        id=DOCUMENT_KINDS["overhead"].id_prefix + min(document.id for document in documents.values()),
         created=min(document.created for document in documents.values()),
         polybench=first.polybench,
         argv=list(argv),

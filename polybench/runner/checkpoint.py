@@ -1,13 +1,12 @@
-"""Checkpoints of unfinished sweeps and cluster runs, in a folder beside the saved studies: which studies they have."""
+"""Finds unfinished runs. A cluster run of several studies has a checkpoint, which names them, beside their logs."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,8 +15,6 @@ from polybench.errors import BadInput
 from polybench.log import Header, read_outline
 from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
-from polybench.planning.grid import MAX_POINTS, points
-from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse, replace_network
 from polybench.results.document import study_toml
 from polybench.runner.resume import (
@@ -31,16 +28,12 @@ from polybench.runner.resume import (
 )
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
 from polybench.runner.workers import list_changes
-from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.documents import kind_of_id, split_point_id, start_of_id
+from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import CheckScope, Id, MachineGroup, Study
-from polybench.storage.log_summary import summary_of
 from polybench.storage.store import Store
-from polybench.storage.summaries import ConfigurationSummary, StudySummary, SweepPoints
 
 CHECKPOINT_FOLDER = "unfinished"
-
-SweepCommand = Literal["sweep", "overhead"]
-"""The command that renders a sweep."""
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
@@ -70,45 +63,6 @@ class Checkpoint(msgspec.Struct, kw_only=True):
 def study_file_of(header: Header) -> StudyFileMetadata:
     """Return what a header has of a study file."""
     return StudyFileMetadata(header.title, header.published, header.repeated_data_sha256, tuple(header.tags))
-
-
-class SweepSpec(NamedTuple):
-    """A study and the values to sweep, by the axes of `planning.grid`; `command` renders the sweep."""
-
-    study: Study
-    axes: Mapping[str, Sequence[int]]
-    command: SweepCommand = "sweep"
-    study_file: StudyFileMetadata = NO_METADATA
-
-
-class SweepCheckpoint(Checkpoint, kw_only=True, tag="sweep"):
-    """State of a sweep; each of its points is a study with a checkpoint of its own."""
-
-    axes: dict[str, list[int]]
-    command: SweepCommand
-    started: dict[int, Id] = {}
-    """Point number -> ID of its study."""
-
-    def check(self) -> None:
-        """Raise ValueError for the study of a point that the sweep lacks."""
-        count = min(MAX_POINTS, math.prod(map(len, self.axes.values())))
-        if not set(self.started) <= set(range(count)):
-            raise ValueError(f"it has {count} points, but studies of others have started")
-
-    @property
-    def selection(self) -> dict[str, Any]:
-        """The swept values and the command."""
-        return select_sweep(self.axes, self.command)
-
-    @property
-    def study_ids(self) -> list[str]:
-        """IDs of the points that have started, in their order."""
-        return [self.started[number] for number in sorted(self.started)]
-
-    @property
-    def spec(self) -> SweepSpec:
-        """The sweep's study and swept values."""
-        return SweepSpec(self.parse_study(), self.axes, self.command, study_file_of(self.header))
 
 
 class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +109,7 @@ class ClusterCheckpoint(Checkpoint, kw_only=True, tag="cluster"):
         return [study.study_id for study in self.machine_studies]
 
 
-def select_sweep(axes: Mapping[str, Sequence[int]], command: SweepCommand) -> dict[str, Any]:
+def select_sweep(axes: Mapping[str, Sequence[int]], command: str | None) -> dict[str, Any]:
     """Return what selects a sweep, apart from its study; the order of the axes determines that of the points."""
     return {"swept values": {axis: list(values) for axis, values in axes.items()}, "command": command}
 
@@ -177,9 +131,6 @@ def _file_name(kind: type[Checkpoint]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-_KINDS: tuple[type[Checkpoint], ...] = (SweepCheckpoint, ClusterCheckpoint)
-
-
 class CheckpointStore:
     """Checkpoints by ID; each has a folder with a file, which is named after its kind, and a lock."""
 
@@ -188,12 +139,7 @@ class CheckpointStore:
 
     def ids(self, kind: type[Checkpoint]) -> list[str]:
         """Return the IDs of all checkpoints of a kind, newest first."""
-        found = (path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}"))
-        return sorted((id for id in found if self._kind_of(id) is kind), reverse=True)
-
-    def _kind_of(self, id: str) -> type[Checkpoint] | None:
-        """Return the kind of a checkpoint; a folder with files of several kinds has the first one."""
-        return next((kind for kind in _KINDS if (self.folder / id / _file_name(kind)).exists()), None)
+        return sorted((path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}")), reverse=True)
 
     def path(self, id: str, kind: type[Checkpoint]) -> Path:
         """Return the path of a checkpoint."""
@@ -272,7 +218,7 @@ class CheckpointStore:
                 try:
                     yield
                 finally:
-                    if not any(self.path(id, kind).exists() for kind in _KINDS):
+                    if not self.path(id, ClusterCheckpoint).exists():
                         self.remove(id)
         finally:
             for left in (folder, self.folder):
@@ -309,7 +255,7 @@ def _decode(data: bytes, kind: type[CheckpointT], id: str) -> CheckpointT:
 
 
 class ResumableRun(NamedTuple):
-    """An unfinished run; `kind` is None for a study."""
+    """An unfinished run; `kind` is None for a study or sweep, which is a log."""
 
     id: str
     kind: type[Checkpoint] | None = None
@@ -318,22 +264,22 @@ class ResumableRun(NamedTuple):
 def find_resumable(name: str, store: Store) -> ResumableRun:
     """Find the unfinished run whose ID begins with `name`, or for `last` the one that stopped last.
 
-    A study that belongs to a sweep or cluster run is resumed with the whole run. Raises BadInput if no or several
+    A point of a sweep, and a study of a cluster run, are resumed with the whole run. Raises BadInput if no or several
     runs match.
     """
     checkpoints = CheckpointStore(store.folder)
+    name = (split_point_id(name) or (name,))[0]
     kinds: dict[str, type[Checkpoint] | None] = dict.fromkeys(unfinished_ids(store))
-    kinds |= {id: kind for kind in _KINDS for id in checkpoints.ids(kind)}
+    kinds |= dict.fromkeys(checkpoints.ids(ClusterCheckpoint), ClusterCheckpoint)
     parents = {
         study_id: run.header.id
-        for kind in (SweepCheckpoint, ClusterCheckpoint)
-        for run in checkpoints.read_all(kind)
+        for run in checkpoints.read_all(ClusterCheckpoint)
         for study_id in [run.header.id, *run.study_ids]
     }
     ids = sorted({parents.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
     if name == "last" and ids:
-        # The studies of a corrupt sweep are unknown, so it is chosen only if there is no other run.
-        newest = max([*(id for id in ids if kinds[id] is None), *parents], default=ids[-1])
+        # The studies of a corrupt cluster run are unknown, so it is chosen only if there is no other run.
+        newest = max([*(id for id in ids if kinds[id] is None), *parents], default=ids[-1], key=start_of_id)
         ids = [parents.get(newest, newest)]
     if len(ids) == 1:
         return ResumableRun(ids[0], kinds[ids[0]])
@@ -366,14 +312,14 @@ def discard(run: ResumableRun, store: Store) -> None:
 def find_unfinished(
     study: Study, store: Store, kind: type[Checkpoint] | None = None, selection: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the ID of the newest unfinished run with exactly these settings; `kind` is None for a study.
+    """Return the ID of the newest unfinished run with exactly these settings; `kind` is None for a study or sweep.
 
     A sweep or cluster run has a `selection` as well. If no run matches, BadInput lists differences from the newest.
     """
     requested, selection = study_toml(study), selection or {}
     newest: _Candidate | None = None
     errors: list[str] = []
-    for candidate in _candidates(store, kind, errors):
+    for candidate in _candidates(store, kind, errors, is_sweep=bool(selection)):
         # Encoded, because the order counts.
         if (candidate.study, msgspec.json.encode(candidate.selection)) == (requested, msgspec.json.encode(selection)):
             return candidate.id
@@ -395,17 +341,24 @@ class _Candidate(NamedTuple):
     selection: Mapping[str, Any]
 
 
-def _candidates(store: Store, kind: type[Checkpoint] | None, errors: list[str]) -> Iterator[_Candidate]:
+def _candidates(
+    store: Store, kind: type[Checkpoint] | None, errors: list[str], *, is_sweep: bool
+) -> Iterator[_Candidate]:
     """Yield all readable unfinished runs of a kind, newest first; append the messages of the others to `errors`."""
     if kind is not None:
         for checkpoint in CheckpointStore(store.folder).read_all(kind, errors):
             yield _Candidate(checkpoint.header.id, checkpoint.study, checkpoint.selection)
         return
     for path in unfinished_logs(store):
+        if (kind_of_id(path.stem) != "study") != is_sweep:
+            continue
         try:
-            yield _Candidate(path.stem, read_outline(path).header.study, {})
+            header = read_outline(path).header
         except (BadInput, OSError) as error:
             errors.append(str(error))
+        else:
+            selection = select_sweep(header.axes, header.command) if is_sweep else {}
+            yield _Candidate(path.stem, header.study, selection)
 
 
 def _study_fields(study: str) -> dict[str, Any]:
@@ -413,41 +366,3 @@ def _study_fields(study: str) -> dict[str, Any]:
     text = TomlText("a study", study)
     fields = replace_network(text, text.load())
     return fields | {"model": find_model(fields["model"]).name}
-
-
-def summarize_sweeps(store: Store) -> list[StudySummary]:
-    """Summarize unfinished sweeps."""
-    checkpoints = CheckpointStore(store.folder)
-    return [_summarize(checkpoints, id) for id in checkpoints.ids(SweepCheckpoint)]
-
-
-def _summarize(checkpoints: CheckpointStore, id: str) -> StudySummary:
-    try:
-        checkpoint = checkpoints.read(id, SweepCheckpoint)
-        return summary_of(checkpoint.header, **_own_summary(checkpoint))
-    except BadInput as error:
-        started_at = 0.0
-        with contextlib.suppress(OSError):
-            started_at = (checkpoints.folder / id).stat().st_mtime
-        return StudySummary(file=id, started_at=started_at, unreadable_reason=str(error))
-
-
-def _own_summary(checkpoint: SweepCheckpoint) -> dict[str, Any]:
-    """Return the fields of a sweep's summary."""
-    study = parse(checkpoint.study, f"the study of {checkpoint.header.id}", remote=True)
-    study = msgspec.structs.replace(study, pin_cpus=False, force=True)  # this machine may have fewer cores
-    plan = resolve(points(study, {axis: values[:1] for axis, values in checkpoint.axes.items()})[0].study)
-    return {
-        "model": plan.model.name,
-        "pass_": plan.workload.pass_,
-        "dataset": plan.study.data,
-        "batch_size": plan.workload.batch_size,
-        "kind": checkpoint.command,
-        "points": SweepPoints(checkpoint.axes, checkpoint.study_ids),
-        "configurations": [
-            ConfigurationSummary(
-                configuration=one.name, engine=one.engine, variant=one.variant, device=one.device, is_measured=False
-            )
-            for one in plan.configurations
-        ],
-    }

@@ -36,12 +36,18 @@ def new_log(study: Study, header: Header, store: Store | None) -> Iterator[Log]:
 
     Raises BadInput for a study that this machine cannot measure, or a log that cannot be written.
     """
+    with create_log(msgspec.structs.replace(header, study=study_toml(resolve(study).study)), store) as log:
+        yield log
+
+
+@contextlib.contextmanager
+def create_log(header: Header, store: Store | None) -> Iterator[Log]:
+    """Create a log with this header, as `new_log`."""
     if store is not None:
         store.ensure_writable()
-    plan = resolve(study)
     with Log.create(store.log_path(header.id) if store else None, anonymous_event) as log:
         try:
-            log.add(msgspec.structs.replace(header, study=study_toml(plan.study)))
+            log.add(header)
             yield log
         except (BadInput, RequiredEngineMissing, UnicodeEncodeError):
             if not any(isinstance(event, BlockTimed) for event in log.events):  # nothing was measured

@@ -14,19 +14,24 @@ from polybench.errors import BadInput
 from polybench.log import (
     STATE_SUFFIX,
     SUFFIX,
+    AnyEvent,
     DamagedLog,
     Header,
     Log,
     PlannedConfiguration,
     SettingsChosen,
     StudyEnded,
+    header_of,
     read_outline,
+    split_points,
+    whole_end,
 )
 from polybench.machine import host
 from polybench.planning.study_file import parse
 from polybench.protocol.loaded_code import changed_files, changed_names, describe_changes
 from polybench.results.document import collect_versions, printed_results, report_of
 from polybench.results.measured import measured_study
+from polybench.results.sweep import document_of, points_of, sweep_end
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.runner.workers import list_changes, version_changes
@@ -67,7 +72,7 @@ def _has_ended(path: Path) -> bool:
 
 @contextlib.contextmanager
 def unfinished_log(id: str, store: Store, *, anonymous: bool = False) -> Iterator[tuple[Log, Study]]:
-    """Open the log of a study to append to it, and read the study; nothing is written before `Session.resume`.
+    """Open the log of a study or sweep to append to it, and read the study; nothing is written before `Log.release`.
 
     A process run without its end is measured again, because no engine can continue the timing block of another
     process. A study stays anonymous, or not, as it has started.
@@ -105,10 +110,10 @@ def with_remedy(error: DamagedLog, path: Path) -> DamagedLog:
 def _unfinished_study(log: Log, id: str) -> Study:
     """Return the study of an intact log that can be resumed on this machine, whatever its engines are."""
     assert log.path is not None
-    header, end = log.header, log.events[-1]
+    header, end = log.header, whole_end(log.events[-1])
     if header.id != id:
         raise DamagedLog(f"cannot read {log.path}: it is the log of {header.id}")
-    if isinstance(end, StudyEnded) and end.outcome != "interrupted":
+    if end is not None and end.outcome != "interrupted":
         raise BadInput(f"cannot resume {id}: it has finished")
     refuse(id, header.argv, [*machine_changes(header.host), *polybench_changes(header.polybench)], log.path.parent)
     if OMITTED in header.study:
@@ -117,18 +122,19 @@ def _unfinished_study(log: Log, id: str) -> Study:
             " command without --resume"
         )
     try:
-        _check_measurements(log)
+        for events in split_points(log.events).values() if header.axes else [log.events]:
+            _check_measurements(events)
     except (ArithmeticError, LookupError, ValueError, msgspec.MsgspecError) as error:
         raise DamagedLog(f"cannot read {log.path}: {error}") from error
     return parse(header.study, f"the study of {id}")
 
 
-def _check_measurements(log: Log) -> None:
-    """Raise an error unless the log has a valid report, and each configuration all process runs that have ended."""
-    measured = measured_study(log.events)
+def _check_measurements(events: Sequence[AnyEvent]) -> None:
+    """Raise an error unless a study has a valid report, and each configuration all process runs that have ended."""
+    measured = measured_study(events)
     if measured.settings is None:
         return
-    report_of(log.events)
+    report_of(events)
     measured.drop_unfinished()
     for run in measured.runs:
         rounds = [len(process) for process in run.blocks]
@@ -137,7 +143,7 @@ def _check_measurements(log: Log) -> None:
 
 
 def discard_study(id: str, store: Store) -> None:
-    """End the log of a study, so that it cannot be resumed; its measurements remain. A damaged log is renamed.
+    """End the log of a study or sweep, so that it cannot be resumed; its measurements remain. A damaged one is renamed.
 
     Raises:
         BadInput: another process measures it.
@@ -146,13 +152,22 @@ def discard_study(id: str, store: Store) -> None:
     try:
         with Log.resume(path, anonymous_event) as log:
             log.release()
-            has_settings = any(isinstance(event, SettingsChosen) for event in log.events)
-            printed = printed_results(report_of(log.events)) if has_settings else {}
-            log.add(StudyEnded(outcome="discarded", polybench=log.header.polybench, **printed))
+            log.add(_discarded(log.events))
     except DamagedLog:
         path.rename(f"{path}.damaged")
     if path.with_suffix(STATE_SUFFIX).exists():
         remove_folder(path.with_suffix(STATE_SUFFIX), store.folder)
+
+
+def _discarded(events: Sequence[AnyEvent]) -> StudyEnded:
+    """Return the end of a study that is given up, or of a sweep."""
+    header = header_of(events)
+    if header.axes:
+        points = points_of(events)
+        return sweep_end(events, "discarded", document_of(header, points) if points else None)
+    has_settings = any(isinstance(event, SettingsChosen) for event in events)
+    printed = printed_results(report_of(events)) if has_settings else {}
+    return StudyEnded(outcome="discarded", polybench=header.polybench, **printed)
 
 
 def machine_changes(before: Host) -> Iterator[str]:
@@ -178,15 +193,16 @@ def refuse_changes(session: Session) -> None:
     """
     if session.measured.settings is None:
         return
-    header, folder = session.log.header, session.log.path.parent if session.log.path else Path()
-    refuse(header.id, header.argv, _setting_changes(session), folder)
+    id, argv = session.log.run_id, session.log.header.argv
+    folder = session.log.path.parent if session.log.path else Path()
+    refuse(id, argv, _setting_changes(session), folder)
     session.progress.on_stage("checking that engine versions are unchanged")
     runs = list(zip(session.runs, session.own_runs, strict=True))
     versions = [
         (collect_versions(saved), own) for saved, own in runs if saved.is_active and saved.engine_info is not None
     ]
     changes = version_changes(versions, session.plan.study.timeout, ("build",)) or _code_changes(session.log, runs)
-    refuse(header.id, header.argv, changes, folder)
+    refuse(id, argv, changes, folder)
 
 
 def _setting_changes(session: Session) -> list[str]:

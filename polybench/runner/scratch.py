@@ -19,6 +19,7 @@ import platformdirs
 from polybench.data.disk import open_without_link, remove_folder
 from polybench.errors import BadInput
 from polybench.machine import host
+from polybench.schema.documents import start_of_id
 from polybench.storage.store import STUDY_ID
 
 _STALE_LOCK_SECONDS = 30 * 86400.0
@@ -37,7 +38,8 @@ def exclusive_lock() -> Iterator[bool]:
 
 def prune_logs(logs: Path) -> None:
     """Delete the log folders of all but the newest studies; other files remain."""
-    for folder in sorted(path for path in logs.glob("*") if STUDY_ID.match(path.name))[:-_MAX_LOG_FOLDERS]:
+    started = {path: start_of_id(path.name) for path in logs.glob("*") if STUDY_ID.match(start_of_id(path.name))}
+    for folder in sorted(started, key=lambda path: started[path])[:-_MAX_LOG_FOLDERS]:
         remove_folder(folder, logs.parent)
 
 

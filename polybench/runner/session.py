@@ -170,7 +170,7 @@ class Session:
     def end(self, *, interrupted: bool = False) -> StudyDocument:
         """End the log, and return the report; delete the logs of workers if none failed."""
         self._record_peaks()
-        resume = f"polybench resume {self.log.header.id}" if self.log.path else "run the command again"
+        resume = f"polybench resume {self.log.run_id}" if self.log.path else "run the command again"
         programs = [program.name for program in self.idle_wait.busiest_programs]
         end = StudyEnded(
             outcome="interrupted" if interrupted else "finished",

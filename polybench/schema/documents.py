@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +31,8 @@ class DocumentKind(NamedTuple):
     Attributes:
         type: its record.
         description: the kind with its article, for messages.
-        folder: the subfolder of saved documents, or None if they are not saved.
-        id_prefix: the start of their IDs; the rest is the ID of the first study.
+        folder: the subfolder of saved documents, or None if they are not saved; studies and sweeps are logs.
+        id_prefix: the start of their IDs; the rest begins with the time of the start.
     """
 
     type: type[AnyDocument]
@@ -41,10 +42,10 @@ class DocumentKind(NamedTuple):
 
 
 DOCUMENT_KINDS = {
-    "study": DocumentKind(StudyDocument, "a study", ""),
+    "study": DocumentKind(StudyDocument, "a study"),
     "layers": DocumentKind(LayersDocument, "a layers document", "layers"),
-    "sweep": DocumentKind(SweepDocument, "a sweep", "sweeps", "sweep-"),
-    "overhead": DocumentKind(OverheadDocument, "an overhead", "overheads", "overhead-"),
+    "sweep": DocumentKind(SweepDocument, "a sweep", id_prefix="sweep-"),
+    "overhead": DocumentKind(OverheadDocument, "an overhead", id_prefix="overhead-"),
     "peak": DocumentKind(PeakDocument, "a peak"),
     "allocations": DocumentKind(AllocationsDocument, "an allocations document"),
     "diff": DocumentKind(DiffDocument, "a diff"),
@@ -53,6 +54,33 @@ DOCUMENT_KINDS = {
     "explanation": DocumentKind(ExplanationDocument, "an explanation"),
     "bisect": DocumentKind(BisectDocument, "a bisection"),
 }
+
+
+_SWEEPS = tuple(row.id_prefix for row in DOCUMENT_KINDS.values() if row.id_prefix)
+
+_POINT_ID = re.compile(r"(.+)\.([0-9]{1,9})")
+
+
+def kind_of_id(id: str) -> str:
+    """Return the kind of a log by its ID; a point of a sweep is a study."""
+    is_sweep = id.startswith(_SWEEPS) and split_point_id(id) is None
+    return id.partition("-")[0] if is_sweep else "study"
+
+
+def start_of_id(id: str) -> str:
+    """Return the part of an ID that begins with the time of the start."""
+    return id.partition("-")[2] if id.startswith(_SWEEPS) else id
+
+
+def point_id(sweep: str, number: int) -> str:
+    """Return the ID of the study of a sweep's point."""
+    return f"{sweep}.{number}"
+
+
+def split_point_id(id: str) -> tuple[str, int] | None:
+    """Return the sweep and the number of a point; None for another ID."""
+    found = _POINT_ID.fullmatch(id)
+    return (found[1], int(found[2])) if found is not None and id.startswith(_SWEEPS) else None
 
 
 def kind_of(schema: str) -> str:

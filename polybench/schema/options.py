@@ -72,6 +72,9 @@ Label = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=60)]
 Id = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=100)]
 """ID of a study or another document, and the name of its file or folder: no path leads out of a folder by it."""
 
+SweepCommand = Literal["sweep", "overhead"]
+"""The command that renders a sweep."""
+
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 

@@ -14,6 +14,7 @@ from polybench.log import (
     Failed,
     Header,
     PlannedConfiguration,
+    PointStarted,
     SettingsChosen,
     Warned,
 )
@@ -25,9 +26,9 @@ def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa
     if not header.anonymous:
         return event
     match event:
-        case Header():
+        case Header() | PointStarted():
             plain = without_names(msgspec.to_builtins(event))
-            return msgspec.convert(plain | {"study": anonymize_study(event.study)}, Header)
+            return msgspec.convert(plain | {"study": anonymize_study(event.study)}, type(event))
         case SettingsChosen():
             return msgspec.structs.replace(event, configurations=[*map(_without_values, event.configurations)])
         case EngineLoaded():

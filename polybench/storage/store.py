@@ -1,4 +1,4 @@
-"""Finds and loads studies, a log each, and saves and loads documents of other kinds in subfolders."""
+"""Finds and loads studies and sweeps, a log each, and saves and loads documents of other kinds in subfolders."""
 
 from __future__ import annotations
 
@@ -9,22 +9,33 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import platformdirs
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
-from polybench.log import SUFFIX, read_log
+from polybench.log import SUFFIX, AnyEvent, Header, encode_line, header_of, read_log, read_outline, split_points
 from polybench.results.document import report_of
-from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, newest_name, read_document
+from polybench.results.sweep import MeasuredPoint, derive_sweep, points_of
+from polybench.schema.documents import (
+    DOCUMENT_KINDS,
+    AnyDocument,
+    kind_of,
+    kind_of_id,
+    newest_name,
+    point_id,
+    read_document,
+    split_point_id,
+    start_of_id,
+)
 from polybench.schema.encoding import decode, encode, find_schema
-from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
+from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.options import Id
 from polybench.schema.study import SCHEMA, StudyDocument
 from polybench.storage.filters import NO_FILTERS, Filters
-from polybench.storage.log_summary import check_file_name, summarize_file
+from polybench.storage.log_summary import check_file_name, summarize_file, summarize_points
 from polybench.storage.summaries import Kind, StudySummary
 
 _PROBE_BYTES = 1 << 16
@@ -33,13 +44,11 @@ _PROBE_BYTES = 1 << 16
 STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 """Start of a study's ID: date and time."""
 
-_WITH_POINTS: tuple[Kind, ...] = ("sweep", "overhead")
-
 _MAX_NAMES = 5
 """Number of names that an error message lists."""
 
-SavedDocument = LayersDocument | SweepDocument | OverheadDocument
-"""Documents of other kinds than studies."""
+SavedDocument = LayersDocument
+"""Documents of other kinds than studies and sweeps."""
 
 D = TypeVar("D", bound=SavedDocument)
 
@@ -73,7 +82,7 @@ class Store:
 
     def logs(self) -> list[Path]:
         """Return the paths of all logs, readable or not, the oldest first."""
-        return sorted(self.folder.glob(f"*{SUFFIX}"))
+        return sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda path: start_of_id(path.stem))
 
     def ensure_writable(self) -> None:
         """Check before a measurement that its document can be saved.
@@ -124,13 +133,14 @@ class Store:
         return path
 
     def summaries(self) -> list[StudySummary]:
-        """Return summaries of all saved studies, readable or not, the oldest first.
+        """Return summaries of all saved studies and points of sweeps, readable or not, the oldest first.
 
         Raises:
             BadInput: the folder cannot be read.
         """
         with _without_collections():
             found = [_summarize(path) for path in self._study_paths()]
+            found += [point for path in self._sweep_paths() for point in summarize_points(path)]
         return sorted((one for one in found if one is not None), key=lambda study: (study.started_at, study.file))
 
     def studies(self, filters: Filters = NO_FILTERS) -> Iterator[StudyDocument]:
@@ -142,19 +152,27 @@ class Store:
 
     def _study_paths(self) -> list[Path]:
         """Return the path of each study, readable or not, and of documents of the form that precedes logs."""
-        try:
-            with os.scandir(self.folder) as entries:
-                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise BadInput(f"cannot read the results folder {self.folder}: {error.strerror}") from error
+        names = self._names()
         logged = {f"{name.removesuffix(SUFFIX)}.json" for name in names if name.endswith(SUFFIX)}
         return [
             self.folder / name
             for name in names
-            if name.endswith(SUFFIX) or (name.endswith(".json") and STUDY_ID.match(name) and name not in logged)
+            if _is_log(name, "study") or (name.endswith(".json") and STUDY_ID.match(name) and name not in logged)
         ]
+
+    def _sweep_paths(self, *kinds: str) -> list[Path]:
+        """Return the path of each sweep of these kinds, by default of any, readable or not, the oldest first."""
+        return [self.folder / name for name in self._names() if _is_log(name, *(kinds or ("sweep", "overhead")))]
+
+    def _names(self) -> list[str]:
+        """Return the names of all files in the folder."""
+        try:
+            with os.scandir(self.folder) as entries:
+                return sorted(entry.name for entry in entries if not entry.name.startswith("."))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BadInput(f"cannot read the results folder {self.folder}: {error.strerror}") from error
 
     def layers(self) -> list[LayersDocument]:
         """Return all readable layers documents, the newest first."""
@@ -162,11 +180,13 @@ class Store:
 
     def sweeps(self) -> Iterator[SweepDocument]:
         """Yield all readable sweeps one at a time, the newest first."""
-        return _readable(reversed(self.files("sweep")), SweepDocument)
+        for path in reversed(self._sweep_paths("sweep")):
+            with contextlib.suppress(BadInput):
+                yield self.load_sweep(path.stem, "sweep")
 
     def sweep_summaries(self) -> list[StudySummary]:
         """Return summaries of all saved sweeps and overheads, readable or not."""
-        return [summarize_file(path, kind) for kind in _WITH_POINTS for path in self.files(kind)]
+        return [summarize_file(path, _sweep_kind(path)) for path in self._sweep_paths()]
 
     def layers_summaries(self) -> list[StudySummary]:
         """Return summaries of all saved layers documents, readable or not."""
@@ -197,40 +217,118 @@ class Store:
             BadInput: it cannot be read.
         """
         if summary.kind == "study":
-            return _load_log(self.log_path(summary.file))
-        return _load(self._document_path(summary.kind, summary.file), _type(summary.kind))
+            return _load_log(self._locate(summary.file))
+        if summary.kind == "layers":
+            return _load(self._document_path(summary.kind, summary.file), LayersDocument)
+        return self.load_sweep(summary.file, summary.kind)
 
     def load(self, name: str, **arguments: Any) -> StudyDocument:
         """Compute the report of the study with this ID, unique prefix of an ID, path of its log, or `last`.
 
-        `last` is the one started last. `arguments` are those of `derive`: a baseline and a tolerance in place of the
-        study's, and `salvage`, with which a damaged log counts up to its first damaged line.
+        The ID of a sweep's point is `SWEEP.N`. `last` is the study started last. `arguments` are those of `derive`: a
+        baseline and a tolerance in place of the study's, and `salvage`, with which a damaged log counts up to its first
+        damaged line.
 
         Raises:
             BadInput: no study or several studies match, or its log cannot be read.
         """
         return _load_log(self.find(name), name, **arguments)
 
-    def find(self, name: str) -> Path:
-        """Return the path of the log of a study; a name is that of `load`, and so is the error."""
+    def log_of(self, name: str, kind: str = "study") -> bytes:
+        """Return the lines of the log of a study, point or sweep; a name is that of `load` or `load_sweep`."""
+        if kind != "study":
+            return _find_by_prefix(self._sweep_paths(kind), name, kind).read_bytes()
+        location = self.find(name)
+        return location.path.read_bytes() if location.point is None else b"".join(map(encode_line, location.events()))
+
+    def find(self, name: str) -> Location:
+        """Return where the log of a study is; a name is that of `load`, and so is the error."""
         # The folder may contain other logs, with any name.
         if name == "last" and (summaries := self.summaries()):
             studies = [one for one in summaries if one.unreadable_reason is None or STUDY_ID.match(one.file)]
             name = (studies or summaries)[-1].file
         if is_document_path(name):
-            return Path(name)
+            return Location(Path(name))
+        if (found := split_point_id(name)) and (matches := _matching(self._sweep_paths(), found[0])):
+            return Location(_only(matches, found[0], "sweeps"), found[1])
         if matches := _matching(self._study_paths(), name):
-            return _only(matches, name, "studies")
-        if name.startswith(DOCUMENT_KINDS["sweep"].id_prefix):
-            raise BadInput(f"{name!r} is a sweep, not a study; use polybench show, report or plot")
-        if name.startswith(DOCUMENT_KINDS["overhead"].id_prefix):
-            raise BadInput(f"{name!r} is an overhead, not a study; use polybench show or plot")
+            return Location(_only(matches, name, "studies"))
+        if (kind := kind_of_id(name)) != "study":
+            raise BadInput(_not_a_study(name, kind))
         if _matching(self.files("layers"), name):
             raise BadInput(
                 f"{name!r} is a layers document, not a study: `polybench list` shows the saved studies, and"
                 " `polybench explain` finds a study's layers document by itself"
             )
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows the saved studies")
+
+    def _locate(self, id: str) -> Location:
+        """Return where the log of the study with exactly this ID is."""
+        sweep, point = split_point_id(id) or (id, None)
+        return Location(self.log_path(sweep), point)
+
+    def load_sweep(self, name: str, kind: str, *, salvage: bool = False) -> Any:
+        """Compute the document of the sweep or overhead with this ID, a unique prefix, its path, or `KIND-last`.
+
+        Raises:
+            BadInput: none or several match, or its log cannot be read.
+        """
+        path = _find_by_prefix(self._sweep_paths(kind), name, kind)
+        with _naming(path, kind):
+            events = read_log(path, salvage=salvage)
+            if (command := header_of(events).command) != kind:
+                raise BadInput(f"cannot read the {kind} {path}: it is the log of {_described(command)}")
+            document = derive_sweep(events, salvage=salvage)
+            if not is_document_path(name):
+                check_file_name(document.id, path.stem)
+        return document
+
+    def find_sweep(self, name: str) -> Header | None:
+        """Return the header of the sweep or overhead with this name, one of `load_sweep`; None if it names neither."""
+        kind = _kind_of_log(Path(name)) if is_document_path(name) else kind_of_id(name)
+        if kind == "study":
+            return None
+        path = _find_by_prefix(self._sweep_paths(kind), name, kind)
+        with _naming(path, kind):
+            return read_outline(path).header
+
+    def points_of(self, sweep: str) -> list[MeasuredPoint]:
+        """Return the reports of the points of the sweep with exactly this ID; raises BadInput as `load_sweep`."""
+        path = self.log_path(sweep)
+        with _naming(path, kind_of_id(sweep)):
+            return points_of(read_log(path))
+
+
+class Location(NamedTuple):
+    """Where the log of a study is: in a file of its own, or as a point in that of a sweep."""
+
+    path: Path
+    point: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The ID of the study by the file's name."""
+        return self.path.stem if self.point is None else point_id(self.path.stem, self.point)
+
+    def events(self, *, salvage: bool = False) -> list[AnyEvent]:
+        """Read the log; raises OSError or BadInput if this fails."""
+        events = read_log(self.path, salvage=salvage)
+        if self.point is None:
+            return events
+        points = split_points(events, salvage=salvage)
+        if self.point not in points:
+            started = ", ".join(map(str, points)) or "none"
+            raise BadInput(f"no point {self.point} in {self.path}: the points that have started are {started}")
+        return [msgspec.structs.replace(event, point=msgspec.UNSET) for event in points[self.point]]
+
+
+def _described(kind: str | None) -> str:
+    return DOCUMENT_KINDS[kind or "study"].description
+
+
+def _not_a_study(name: str, kind: str) -> str:
+    uses = "show, report or plot" if kind == "sweep" else "show or plot"
+    return f"{name!r} is {_described(kind)}, not a study; use polybench {uses}"
 
 
 def is_document_path(name: str) -> bool:
@@ -266,35 +364,43 @@ def _kind(type_: type[D]) -> str:
     return next(kind for kind, row in DOCUMENT_KINDS.items() if row.type is type_)
 
 
-def _type(kind: str) -> Any:
-    return DOCUMENT_KINDS[kind].type
+def _sweep_kind(path: Path) -> Kind:
+    return "overhead" if kind_of_id(path.stem) == "overhead" else "sweep"
 
 
 def _load(path: Path, type_: type[D], name: str = "") -> D:
     """Load a document; its ID is the file's name, unless a user gave the path."""
     kind = _kind(type_)
     if path.suffix == SUFFIX:
-        raise BadInput(f"cannot read the {kind} {path}: it is the log of a study")
-    try:
+        raise BadInput(f"cannot read the {kind} {path}: it is the log of a study or sweep")
+    with _naming(path, kind):
         document = decode(read_regular_file(path), type_)
         if not is_document_path(name):
             check_file_name(document.id, path.stem)
+    return document
+
+
+def _load_log(location: Location, name: str = "", **arguments: Any) -> StudyDocument:
+    """Compute the report of a log; the study's ID is the file's name, unless a user gave the path."""
+    if location.path.suffix != SUFFIX:
+        raise BadInput(_refusal(location.path))
+    with _naming(location.path, "study"):
+        events = location.events(salvage=arguments.get("salvage", False))
+        if (command := header_of(events).command) is not None:
+            raise BadInput(_not_a_study(str(location.path), command))
+        document = report_of(events, **arguments)
+        if not is_document_path(name):
+            check_file_name(document.id, location.id)
+    return document
+
+
+@contextlib.contextmanager
+def _naming(path: Path, kind: str) -> Iterator[None]:
+    """Raise BadInput with the path for a file that cannot be read."""
+    try:
+        yield
     except (OSError, msgspec.MsgspecError) as error:
         raise BadInput(f"cannot read the {kind} {path}: {getattr(error, 'strerror', None) or error}") from error
-    return document
-
-
-def _load_log(path: Path, name: str = "", **arguments: Any) -> StudyDocument:
-    """Compute the report of a log; the study's ID is the file's name, unless a user gave the path."""
-    if path.suffix != SUFFIX:
-        raise BadInput(_refusal(path))
-    try:
-        document = report_of(read_log(path, salvage=arguments.get("salvage", False)), **arguments)
-        if not is_document_path(name):
-            check_file_name(document.id, path.stem)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise BadInput(f"cannot read the study {path}: {getattr(error, 'strerror', None) or error}") from error
-    return document
 
 
 def _refusal(path: Path) -> str:
@@ -351,20 +457,20 @@ def write_file_atomically(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def load_document(name: str, store: Store) -> AnyDocument:
+def load_document(name: str, store: Store, *, salvage: bool = False) -> AnyDocument:
     """Load a study, sweep, overhead or layers by their ID, prefix or `last`, or any document by its path.
 
     Raises:
         BadInput: no document or several documents match, or the document cannot be read.
     """
-    if not is_document_path(name):
-        for kind, row in DOCUMENT_KINDS.items():
-            if row.id_prefix and name.startswith(row.id_prefix):
-                document: AnyDocument = store.load_kind(_type(kind), name)
-                return document
-        return store.load_kind(LayersDocument, name) if store.has_layers(name) else store.load(name)
-    if name.endswith(SUFFIX):
-        return store.load(name)
+    if not is_document_path(name) or name.endswith(SUFFIX):
+        kind = _kind_of_log(Path(name)) if is_document_path(name) else kind_of_id(name)
+        if kind != "study":
+            document: AnyDocument = store.load_sweep(name, kind, salvage=salvage)
+            return document
+        if store.has_layers(name):
+            return store.load_kind(LayersDocument, name)
+        return store.load(name, salvage=salvage)
     try:
         document = read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -372,3 +478,15 @@ def load_document(name: str, store: Store) -> AnyDocument:
     if isinstance(document, StudyDocument):
         raise BadInput(_refusal(Path(name)))
     return document
+
+
+def _kind_of_log(path: Path) -> str:
+    """Return the kind of a log, whatever its name is; that of a study if it cannot be read."""
+    with contextlib.suppress(BadInput, OSError):
+        return read_outline(path).header.command or "study"
+    return "study"
+
+
+def _is_log(name: str, *kinds: str) -> bool:
+    """Return True if this is the name of the log of one of these kinds."""
+    return name.endswith(SUFFIX) and kind_of_id(name.removesuffix(SUFFIX)) in kinds

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Literal
 
 import msgspec
 
 from polybench.errors import BadInput
-from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
+from polybench.schema.documents import split_point_id
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Host, InputKind, Settings
-from polybench.schema.options import EngineName, Pass, Workload
+from polybench.schema.options import Pass, Workload
 from polybench.schema.result import ConfigurationStatus, EndedResult, Result
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import UNKNOWN_HOST
@@ -32,7 +32,7 @@ class FastestPoint(FastestConfiguration, frozen=True):
     """Configuration and point of a sweep with the most items per second, regardless of its step time."""
 
     items_per_second: float
-    parameters: dict[str, int]
+    parameters: Mapping[str, int]
     """The point's values of the axes."""
     input_kind: InputKind
 
@@ -99,9 +99,14 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     """None for a study."""
 
     @property
+    def sweep(self) -> str | None:
+        """The ID of the sweep or overhead of which this study is a point."""
+        return (split_point_id(self.id) or (None,))[0]
+
+    @property
     def is_resumable(self) -> bool:
-        """True if this is a study that can go on."""
-        return self.kind == "study" and self.unreadable_reason is None and (self.finished is False or self.interrupted)
+        """True if this is a study or sweep that can go on, or a point of one."""
+        return self.kind != "layers" and self.unreadable_reason is None and (self.finished is False or self.interrupted)
 
 
 def summarize(document: Any) -> StudySummary:
@@ -115,10 +120,6 @@ def summarize(document: Any) -> StudySummary:
             own = settings_fields(document.settings, document.host) | {"finished": document.finished}
             own["interrupted"] = any(one.status == "interrupted" for one in document.results)
             own |= ranked_fields([summarize_configuration(one) for one in document.results])
-        case SweepDocument():
-            own = _sweep(document)
-        case OverheadDocument():
-            own = _overhead(document)
         case LayersDocument():
             own = _layers(document)
         case _:
@@ -179,44 +180,6 @@ def summarize_configuration(one: Result) -> ConfigurationSummary:
     )
 
 
-def _sweep(sweep: SweepDocument) -> dict[str, Any]:
-    """Summarize a sweep; summaries of its studies have the details."""
-    rows = [(point.parameters, one) for point in sweep.points for one in point.configurations]
-    inconclusive = sweep.inconclusive_reason is not None
-    measured = [
-        FastestPoint(
-            one.configuration, one.step_seconds, inconclusive, one.items_per_second, parameters, sweep.input_kind
-        )
-        for parameters, one in rows
-        if one.step_seconds is not None and one.items_per_second is not None and one.caveat is None
-    ]
-    points = SweepPoints(sweep.axes, [point.id for point in sweep.points])
-    return _of_points(sweep, "sweep", points, [one.status for _, one in rows]) | {
-        "configurations": [_summarize_name(curve.configuration) for curve in sweep.curves],
-        "fastest": max(measured, key=lambda one: one.items_per_second, default=None),
-    }
-
-
-def _overhead(overhead: OverheadDocument) -> dict[str, Any]:
-    """Summarize an overhead. It has no fastest configuration, because each one is a line over batch sizes."""
-    points = SweepPoints({"batch_size": overhead.batch_sizes}, overhead.studies)
-    configurations = [_of_row(one, is_measured=one.overhead_seconds is not None) for one in overhead.configurations]
-    own = _of_points(overhead, "overhead", points, [one.status for one in overhead.configurations])
-    return own | {"configurations": configurations}
-
-
-def _of_points(
-    document: SweepDocument | OverheadDocument, kind: Kind, points: SweepPoints, statuses: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "model": document.model,
-        "pass_": document.pass_,
-        "finished": len(points.studies) == points.point_count and "interrupted" not in statuses,
-        "kind": kind,
-        "points": points,
-    }
-
-
 def _layers(document: LayersDocument) -> dict[str, Any]:
     """Summarize layers. The fastest step is inconclusive if the interval of another one reaches below its own."""
     settings = document.settings
@@ -241,26 +204,3 @@ def _layers(document: LayersDocument) -> dict[str, Any]:
         "fastest": FastestConfiguration(ranked[0][1].configuration, ranked[0][0], inconclusive) if ranked else None,
         "kind": "layers",
     }
-
-
-def _summarize_name(configuration: str) -> ConfigurationSummary:
-    """Summarize a configuration by its name alone, which may be anything in a foreign document."""
-    engine, _, rest = configuration.partition("/")
-    variants, device = "", rest.partition("/")[0]
-    with suppress(BadInput):
-        parsed = EngineName.parse(engine)
-        engine, variants = parsed.engine, "+".join(parsed.variants)
-    return ConfigurationSummary(
-        configuration=configuration, engine=engine, variant=variants or None, device=device, is_measured=True
-    )
-
-
-def sweep_by_point(summaries: Sequence[StudySummary]) -> dict[str, str]:
-    """Map the IDs of studies that are points of a sweep or overhead to its ID."""
-    return {id: one.id for one in summaries if one.points is not None for id in one.points.studies}
-
-
-def drop_resumable(sweeps: Sequence[StudySummary], resumable: Sequence[StudySummary]) -> list[StudySummary]:
-    """Return the sweeps without a resumable run; an interrupted sweep has a document as well."""
-    studies = {id for one in resumable if one.points is not None for id in one.points.studies}
-    return [one for one in sweeps if one.points is None or studies.isdisjoint(one.points.studies)]

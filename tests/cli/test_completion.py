@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.engines import ENGINES
 from polybench.storage.store import Store
-from tests.factories import measured, study
-from tests.figures.documents import full_layers, full_study, full_sweep
-from tests.log_of import save_document
+from tests.factories import measured, points_over_threads, study
+from tests.figures.documents import full_layers, full_study
+from tests.log_of import save_document, save_sweep
 
 
 def completed(line: str) -> list[str]:
@@ -67,23 +67,25 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store(tmp_path / "results")
     monkeypatch.setenv("POLYBENCH_RESULTS", str(store.folder))
     save_document(store, msgspec.structs.replace(study(measured("torch/cpu", 0.01)), id="20260102-a", title="Nightly"))
-    store.save(msgspec.structs.replace(full_sweep(), id="sweep-20260101-b"))
+    save_sweep(store, "sweep-20260101-b", points_over_threads()[:1], created="2026-01-01T00:00:00Z")
     return store
 
 
 @pytest.mark.parametrize("command", ["show", "report", "plot", "show --format csv"])
 def test_every_saved_document_is_completed(command: str, store: Store) -> None:
-    assert completed(f"polybench {command} ") == ["last", "sweep-last", "20260102-a", "sweep-20260101-b"]
-    assert completed(f"polybench {command} sweep-2") == ["sweep-20260101-b"]
+    assert completed(f"polybench {command} ") == [
+        "last", "sweep-last", "20260102-a", "sweep-20260101-b.0", "sweep-20260101-b",
+    ]  # fmt: skip
+    assert completed(f"polybench {command} sweep-2") == ["sweep-20260101-b.0", "sweep-20260101-b"]
     store.save(msgspec.structs.replace(full_layers(full_study()), id="20260103-c"))
     layers = [] if command == "report" else ["layers-last"]
     assert completed(f"polybench {command} layers") == layers
     assert ("20260103-c" in completed(f"polybench {command} 2026")) == bool(layers)
 
 
-@pytest.mark.parametrize("command", ["diff", "diff last", "merge last", "explain", "run"])
+@pytest.mark.parametrize("command", ["diff", "diff last", "merge last", "explain"])
 def test_only_studies_are_completed_where_others_are_refused(command: str, store: Store) -> None:
-    assert completed(f"polybench {command} ") == ["last", "20260102-a"]
+    assert completed(f"polybench {command} ") == ["last", "20260102-a", "sweep-20260101-b.0"]
 
 
 def test_another_results_folder_is_used(store: Store, tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_only_unfinished_runs_are_completed_for_resume(store: Store) -> None:
     assert completed("polybench resume ") == []
     (store.folder / "20260103-c.jsonl").touch()
     (store.folder / "unfinished" / "20260104-d").mkdir(parents=True)
-    (store.folder / "unfinished" / "20260104-d" / "sweep").touch()
+    (store.folder / "unfinished" / "20260104-d" / "cluster").touch()
     assert completed("polybench resume ") == ["last", "20260103-c", "20260104-d"]
 
 

@@ -13,18 +13,16 @@ from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
 from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS
 from polybench.planning.plan import resolve
-from polybench.results.document import derive, study_toml
-from polybench.runner.checkpoint import CheckpointStore, SweepCheckpoint
-from polybench.runner.prepare import new_header
+from polybench.results.document import derive
 from polybench.schema.encoding import encode
 from polybench.schema.metrics import METRICS
 from polybench.schema.options import Study
 from polybench.schema.study import to_json
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json, refused
-from tests.factories import measured, study, unmeasured
-from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep
-from tests.log_of import events_of, log_of, save_document
+from tests.factories import WORKLOAD, measured, points_over_threads, study, unmeasured
+from tests.figures.documents import full_history, full_layers, full_peak, full_study
+from tests.log_of import events_of, log_of, save_document, save_sweep
 
 
 def first_words(text: str) -> list[str]:
@@ -155,13 +153,18 @@ def test_a_list_in_json_has_all_fields(tmp_path: Path) -> None:
     assert len(two["configurations"]) == 88
 
 
+SWEEP = "sweep-20260101-000000-abcd"
+
+
 def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
     saved_studies(tmp_path)
-    Store(tmp_path).save(sweep := full_sweep())
+    save_sweep(Store(tmp_path), SWEEP, points_over_threads())
+    sweep = Store(tmp_path).load_sweep(SWEEP, "sweep")
     found = {row["id"]: row for row in printed_json("list", "--results", tmp_path)}
     row = found[sweep.id]
     assert (row["kind"], row["batch_size"], row["dataset"], row["finished"]) == ("sweep", None, None, True)
     assert row["configurations"] == [curve.configuration for curve in sweep.curves]
+    assert row["fastest"]["inconclusive"] == (sweep.inconclusive_reason is not None)
     assert found["20260101-other"]["kind"] == "study"
     engine = row["configurations"][0].partition("/")[0]
     assert sweep.id in {one["id"] for one in printed_json("list", "--results", tmp_path, "--engine", engine)}
@@ -172,40 +175,57 @@ def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
     assert row["fastest"]["parameters"] == {"threads": 4}
 
 
+def test_the_fastest_point_has_the_most_items_per_second(tmp_path: Path) -> None:
+    points = []
+    for size, seconds in {8: 0.010, 128: 0.1, 512: 0.5}.items():
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=size)
+        points.append(({"batch_size": size}, study(measured("torch/cpu", seconds, workload=workload))))
+    save_sweep(Store(tmp_path), SWEEP, points)
+    (row,) = [row for row in printed_json("list", "--results", tmp_path) if row["kind"] == "sweep"]
+    assert row["fastest"]["parameters"] == {"batch_size": 128}
+    assert row["fastest"]["items_per_second"] == pytest.approx(1280, rel=1e-3)
+    document = Store(tmp_path).load_sweep(SWEEP, "sweep")
+    assert document.fastest[0].parameters == {"batch_size": 128}
+
+
 def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_path: Path) -> None:
     saved_studies(tmp_path)
-    sweep = full_sweep()
-    sweep.points[:2] = [
-        msgspec.structs.replace(point, id=id)
-        for point, id in zip(sweep.points, ("20250101-000000-abcd", "20260101-other"), strict=False)
-    ]
-    Store(tmp_path).save(sweep)
+    save_sweep(Store(tmp_path), SWEEP, points_over_threads(torch="2.14.0"), created="2026-01-01T12:00:00Z")
+    points = [f"{SWEEP}.{number}" for number in range(3)]
     where = ("list", "--results", tmp_path)
     assert {row["id"]: row["sweep"] for row in printed_json(*where)} == {
-        "20250101-000000-abcd": sweep.id,
-        "20260101-other": sweep.id,
+        "20250101-000000-abcd": None,
+        "20260101-other": None,
         "20260102-third": None,
-        sweep.id: None,
-    }
+        SWEEP: None,
+    } | dict.fromkeys(points, SWEEP)
     hidden, shown = printed(*where), printed(*where, "--show-points")
-    assert "20260101-other" not in hidden
-    assert shown.index(sweep.id or "") < shown.index("20260101-other") < shown.index("20260102-third")
-    # Versions and dates belong to points: a sweep matches if one of its points does.
-    for options in (["--version", "torch=2.13"], ["--since", "2026-01-01"]):
-        assert sweep.id in {row["id"] for row in printed_json(*where, *options)}
-    assert sweep.id not in {row["id"] for row in printed_json(*where, "--engine", "jax")}
+    assert points[0] not in hidden
+    assert shown.index(f"{SWEEP} ") < shown.index(points[0]) < shown.index(points[2]) < shown.index("20260102-third")
+    (row,) = [row for row in printed_json(*where) if row["id"] == points[1]]
+    assert row["fastest"]["step_seconds"] == pytest.approx(128 / 180, rel=1e-3)
+    assert (row["finished"], row["resumable"], row["measured"]) == (True, False, 1)
+    # Versions belong to points: a sweep matches if one of its points does.
+    for options in (["--version", "torch=2.14"], ["--since", "2026-01-01"]):
+        assert {SWEEP, *points} <= {row["id"] for row in printed_json(*where, *options)}
+    for options in (["--engine", "jax"], ["--version", "torch=2.13"], ["--until", "2025-12-31"]):
+        assert SWEEP not in {row["id"] for row in printed_json(*where, *options)}
 
 
 def test_an_interrupted_sweep_is_not_finished_and_a_corrupt_one_is_listed(tmp_path: Path) -> None:
-    sweep = full_sweep()
-    sweep.points.pop(0)
-    path = Store(tmp_path).save(sweep)
+    path = save_sweep(Store(tmp_path), SWEEP, points_over_threads()[:2], ended=False, axes={"threads": [1, 2, 4]})
+    rows = {row["id"]: row for row in printed_json("list", "--results", tmp_path)}
+    assert [*rows] == [SWEEP, f"{SWEEP}.0", f"{SWEEP}.1"]
+    assert all((row["finished"], row["resumable"]) == (False, True) for row in rows.values())
+    assert (rows[SWEEP]["points"], rows[SWEEP]["planned"]) == (2, 3)
+    text = path.read_bytes()
+    path.write_bytes(text[:100])
     (row,) = printed_json("list", "--results", tmp_path)
-    assert row["finished"] is False
-    path.write_bytes(path.read_bytes()[:100])
+    assert row["id"] == SWEEP
+    assert "it has no header" in row["unreadable"]
+    path.write_bytes(text.replace(b'"event":"settings"', b'"event":"sittings"'))
     (row,) = printed_json("list", "--results", tmp_path)
-    assert row["id"] == sweep.id
-    assert "truncated" in row["unreadable"]
+    assert (row["id"], ": line 3: " in row["unreadable"]) == (SWEEP, True)
 
 
 @pytest.mark.parametrize(
@@ -281,19 +301,3 @@ def test_saved_layers_are_listed_and_shown(tmp_path: Path) -> None:
     assert printed("show", "20260102", *results) == printed("show", old.id, *results)
     assert printed_json("show", "last", *results)["id"] == "20260101-000000-aaaa"
     assert printed_json("show", "2026", *results)["id"] == "20260101-000000-aaaa"  # studies come first
-
-
-def test_an_interrupted_sweep_is_listed_once(tmp_path: Path) -> None:
-    sweep = full_sweep()
-    sweep.points = [msgspec.structs.replace(point, id=f"point-{n}") for n, point in enumerate(sweep.points)]
-    Store(tmp_path).save(sweep)
-    checkpoint = SweepCheckpoint(
-        header=new_header(),
-        study=study_toml(Study(engines=("fake",))),
-        axes=sweep.axes,
-        command="sweep",
-        started={number: point.id for number, point in enumerate(sweep.points)},
-    )
-    CheckpointStore(tmp_path).write(checkpoint)
-    (row,) = printed_json("list", "--results", tmp_path)
-    assert (row["id"], row["kind"], row["resumable"]) == (checkpoint.header.id, "sweep", True)

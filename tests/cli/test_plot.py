@@ -16,9 +16,9 @@ from polybench.schema.encoding import encode
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import printed, refused
-from tests.factories import measured, study
+from tests.factories import measured, points_over_threads, study
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep, with_peaks
-from tests.log_of import log_of, save_document
+from tests.log_of import log_of, save_document, save_sweep
 
 
 @pytest.fixture(autouse=True)
@@ -134,10 +134,10 @@ def test_the_spread_between_days_is_in_the_table_the_methods_and_the_report(stor
 
 
 def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None:
-    one = full_sweep()
-    save_document(store, one)
+    id = "sweep-20250101-000000-abcd"
+    log = save_sweep(store, id, points_over_threads())
     file = tmp_path / "report.html"
-    for name in (str(one.id), "sweep-2025", "sweep-last"):
+    for name in (id, "sweep-2025", "sweep-last", log):
         file.unlink(missing_ok=True)
         printed("report", name, "-o", file)
         assert "torch/cpu has the highest throughput: 190 images/s (threads 4)." in file.read_text()
@@ -145,7 +145,7 @@ def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None
     printed("report", name, "last", "-o", file)
     assert "2 reports" in file.read_text()
     assert "no saved sweep 'sweep-x'" in refused("report", "sweep-x", "-o", file)
-    assert "is a sweep, not a study" in refused("diff", str(one.id), "last")
+    assert "is a sweep, not a study" in refused("diff", id, "last")
 
 
 def test_a_roofline_needs_measured_peaks(store: Store, tmp_path: Path) -> None:

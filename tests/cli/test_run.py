@@ -12,12 +12,13 @@ import msgspec
 import pytest
 
 from polybench.cluster.driver import ClusterResult, MachineResult
-from polybench.experiments.sweep import PointResult, SweepOutcome
+from polybench.experiments.sweep import SweepOutcome
 from polybench.log import AnyEvent, Header, Log, SettingsChosen, encode_line, read_log
-from polybench.planning.grid import points
+from polybench.planning.grid import SweepSpec, points
 from polybench.planning.study_file import REFERENCES
 from polybench.planning.suggested_commands import OWN_DATA
-from polybench.runner.checkpoint import ClusterRun, ResumableRun, SweepSpec
+from polybench.results.sweep import build_sweep_document
+from polybench.runner.checkpoint import ClusterRun, ResumableRun
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store, results_folder
@@ -205,11 +206,12 @@ def test_options_of_the_checks_reach_the_study(
 def invented_sweep(spec: SweepSpec, *_: object, argv: Any = (), **__: object) -> SweepOutcome:
     """Return a sweep with an invented study for each point."""
     document = factories.study(factories.measured("fake/cpu", 0.01))
-    finished = [
-        PointResult(point, msgspec.structs.replace(document, id=f"{document.id}{number}"))
+    measured = [
+        (point.values, msgspec.structs.replace(document, id=f"{document.id}{number}"))
         for number, point in enumerate(points(spec.study, spec.axes))
     ]
-    return SweepOutcome(spec, argv, finished)
+    found = build_sweep_document(spec.axes, measured, argv, 2, spec.study_file)
+    return SweepOutcome(found, measured, b"")
 
 
 def test_published_numbers_are_printed_below_a_sweep_on_request(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:

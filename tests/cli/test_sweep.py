@@ -16,11 +16,12 @@ from typer.testing import Result
 
 from polybench.data import synthetic
 from polybench.errors import BadInput
-from polybench.experiments.sweep import PointResult, SweepOutcome
-from polybench.planning.grid import points
-from polybench.runner.checkpoint import SweepSpec
+from polybench.experiments.sweep import SweepOutcome
+from polybench.planning.grid import SweepSpec, points
+from polybench.results.sweep import build_sweep_document
 from polybench.schema.options import Study
 from polybench.schema.result import Status
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests import factories
 from tests.commands import invoke, printed, printed_json, refused
@@ -169,6 +170,7 @@ def test_other_prices_change_the_costs_of_a_saved_sweep(measured: Measured) -> N
     same = json.loads(priced.show("--price", "cpu-1=3.6", "--price", "cpu-2=7.2", "--format", "json"))
     assert sorted(same.pop("warnings")) == sorted(saved.pop("warnings"))
     assert same == saved
+    assert [point["id"] for point in saved["points"]] == [f"{saved['id']}.{number}" for number in range(3)]
     study = ("show", saved["points"][1]["id"], "--results", priced.folder)
     assert printed_json(*study, "--price", "cpu=7.2") == printed_json(*study)
     everywhere = priced.show("--price", "cpu=36")
@@ -214,8 +216,12 @@ def test_a_saved_sweep_is_printed_again(measured: Measured, tmp_path: Path) -> N
         ("sweep-x",): "no saved sweep 'sweep-x'",
     }.items():
         assert message in refused("show", *wrong, *where)
-    (tmp_path / "copy.json").write_bytes(Store(saved.folder).files("sweep")[0].read_bytes())
-    assert printed("show", tmp_path / "copy.json") == saved.shown.stdout
+    (log,) = saved.folder.glob("*.jsonl")
+    assert log.stem == document["id"]
+    (tmp_path / "copy.jsonl").write_bytes(log.read_bytes())
+    (tmp_path / "copy.json").write_text(saved.show("--format", "json"))
+    for copy in ("copy.jsonl", "copy.json"):
+        assert printed("show", tmp_path / copy) == saved.shown.stdout
 
 
 def test_a_saved_overhead_is_listed_and_printed_again(measured: Measured, tmp_path: Path) -> None:
@@ -228,7 +234,8 @@ def test_a_saved_overhead_is_listed_and_printed_again(measured: Measured, tmp_pa
     path.parent.mkdir()
     path.write_text(text)
     assert printed("show", path, "--format", "json") == text
-    assert document["id"] == f"overhead-{min(document['studies'])}"
+    assert [path.stem for path in saved.folder.glob("*.jsonl")] == [document["id"]]
+    assert sorted(document["studies"]) == [f"{document['id']}.{number}" for number in range(3)]
     assert f"polybench show {document['id']}" in saved.shown.stderr
     assert document["batch_sizes"] == [1, 16, 128]
     sizes = {study.id: study.settings.batch_size for study in Store(saved.folder).studies()}
@@ -253,6 +260,33 @@ def test_a_saved_overhead_is_listed_and_printed_again(measured: Measured, tmp_pa
     assert "overhead of a step" in (tmp_path / "overhead.html").read_text()
 
 
+def test_a_saved_sweep_or_overhead_is_measured_again_by_its_id(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs: list[SweepSpec] = []
+
+    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> NoReturn:
+        specs.append(spec)
+        raise BadInput("not measured")
+
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
+    for name in (PRICED, OVERHEAD):
+        saved = measured(name)
+        id = json.loads(saved.show("--format", "json"))["id"]
+        where = ("--results", saved.folder)
+        for option in (("--processes", 7), ("--quick",)):
+            assert refused("run", id, *option, *where) == "not measured"
+        assert refused("run", next(saved.folder.glob("*.jsonl")), *where) == "not measured"
+        assert f"{id} is a sweep, which does not have this option" in refused("run", id, "--columns", "cost", *where)
+        assert refused("run", f"{id}.0", "--threads", 10**17, *where) != "not measured"  # the study of a point
+    priced, quick, copy, overhead, *_ = specs
+    assert (priced.command, dict(priced.axes)) == ("sweep", {"threads": [1, 2, 512]})
+    assert (priced.study.processes, quick.study.processes, copy.study.processes) == (7, 1, 2)
+    assert priced.study.prices == {"cpu-1": 3.6, "cpu-2": 7.2}
+    assert (overhead.command, dict(overhead.axes)) == ("overhead", {"batch_size": [128, 1, 16]})
+    assert printed("run", "sweep-last", "--dry-run", "--results", measured(PRICED).folder).count("fake/cpu\n") == 3
+
+
 def test_quick_applies_to_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
     specs: list[SweepSpec] = []
 
@@ -266,20 +300,24 @@ def test_quick_applies_to_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [spec.study.processes for spec in specs] == [Study(engines=("fake",)).processes, 1]
 
 
+def invented_sweep(studies: list[StudyDocument]) -> Callable[..., SweepOutcome]:
+    """Return a function that has measured these studies at the points of a sweep."""
+
+    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> SweepOutcome:
+        measured = [(point.values, one) for point, one in zip(points(spec.study, spec.axes), studies, strict=True)]
+        return SweepOutcome(build_sweep_document(spec.axes, measured, [], 2), measured, b"")
+
+    return run_sweep
+
+
 @pytest.mark.parametrize(
     ("statuses", "code"), [(("ok", "ok"), 0), (("failed", "ok"), 1), (("failed", "interrupted"), 130)]
 )
 def test_the_exit_code_is_the_most_severe_of_all_points(
     statuses: tuple[Status, ...], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> SweepOutcome:
-        finished = [
-            PointResult(point, factories.study(factories.measured("fake/cpu", 0.01, status=status)))
-            for point, status in zip(points(spec.study, spec.axes), statuses, strict=False)
-        ]
-        return SweepOutcome(spec, [], finished)
-
-    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
+    studies = [factories.study(factories.measured("fake/cpu", 0.01, status=status)) for status in statuses]
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", invented_sweep(studies))
     printed("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", "--quiet", code=code)
 
 
@@ -290,8 +328,5 @@ def test_a_failed_point_is_more_severe_than_one_without_a_result(order: int, mon
         factories.study(factories.unmeasured("fake/cpu", "unavailable", "no engine")),
     ][::order]
 
-    def run_sweep(spec: SweepSpec, *_: object, **__: object) -> SweepOutcome:
-        return SweepOutcome(spec, [], [*map(PointResult, points(spec.study, spec.axes), studies)])
-
-    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", run_sweep)
+    monkeypatch.setattr("polybench.experiments.sweep.run_sweep", invented_sweep(studies))
     printed("sweep", "--engines", "fake", "--batch-size", "8,16", "--no-save", "--quiet", code=1)

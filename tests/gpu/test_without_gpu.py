@@ -56,4 +56,4 @@ def test_a_rehearsal_writes_documents_and_a_summary(tmp_path: Path) -> None:
     studies = {name for name, (verb, *_) in commands(REHEARSAL).items() if verb in ("compare", "run")}
     assert {path.stem for path in tmp_path.glob("*.json")} == studies | {"sweep"}
     assert {from_json(path.read_bytes()).host.hostname for path in tmp_path.glob("[!s]*.json")} == {UNKNOWN_HOST}
-    assert len(list((tmp_path / "documents").glob("*.jsonl"))) == len(studies) + 2  # the sweep has two batch sizes
+    assert len(list((tmp_path / "documents").glob("*.jsonl"))) == len(studies) + 1  # the sweep is one log

@@ -15,10 +15,10 @@ import pytest
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import invoke, printed, refused
-from tests.factories import measured, saved_again, study
-from tests.figures.documents import full_layers, full_overhead, full_study, full_sweep
+from tests.factories import measured, points_over_threads, saved_again, study
+from tests.figures.documents import full_layers, full_study
 from tests.html_report.test_report import MALICIOUS, malicious_study
-from tests.log_of import save_document
+from tests.log_of import save_document, save_sweep
 
 
 @pytest.fixture(autouse=True)
@@ -107,20 +107,16 @@ def test_a_study_is_compared_with_the_one_before_it_of_its_workload_and_machine(
 
 
 def test_a_sweep_or_overhead_is_one_line_and_links_to_the_reports_of_its_points(tmp_path: Path) -> None:
-    points = [study_at(minute) for minute in (1, 2, 3)]
-    sweep = full_sweep()
-    parts = [msgspec.structs.replace(point, id=points[number].id) for number, point in enumerate(sweep.points)]
-    parts[2] = msgspec.structs.replace(parts[2], id="20250101-000000-gone")
-    save(
-        tmp_path, *points[:2], study_at(4), msgspec.structs.replace(sweep, points=parts),
-        msgspec.structs.replace(full_overhead(), batch_sizes=[1], studies=[study_at(4).id]),
-    )  # fmt: skip
+    sweep, overhead = "sweep-20250101-000000-abcd", "overhead-20250101-000000-abcd"
+    store = save(tmp_path)
+    save_sweep(store, sweep, points_over_threads())
+    save_sweep(store, overhead, [({"batch_size": 128}, points_over_threads()[0][1])])
     pages = write_pages(tmp_path)
-    assert sorted(listed(pages)) == [full_overhead().id, sweep.id]
+    assert sorted(listed(pages)) == [overhead, sweep]
     assert diffs(pages) == set()
-    report = (pages / "reports" / f"{sweep.id}.html").read_text()
-    assert [one.id for one in points[:2]] == re.findall(r'<dd><a href="([^"]*)\.html">', report)
-    assert "<dd>20250101-000000-gone</dd>" in report
+    report = (pages / "reports" / f"{sweep}.html").read_text()
+    assert re.findall(r'<dd><a href="([^"]*)\.html">', report) == [f"{sweep}.{number}" for number in range(3)]
+    assert (pages / "reports" / f"{sweep}.1.html").exists()
     text = (pages / "index.html").read_text()
     assert "lenet, 3 points over threads 1, 2, 4" in text
     assert 'data-words="torch 2.13.0"' in text  # the versions of its points

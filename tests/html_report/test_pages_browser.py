@@ -12,10 +12,11 @@ import pytest
 from polybench.storage.store import Store
 from tests.browser import Visitor, launched
 from tests.commands import printed
-from tests.figures.documents import full_layers, full_study, full_sweep, with_peaks
+from tests.factories import points_over_threads
+from tests.figures.documents import full_layers, full_study, with_peaks
 from tests.html_report.test_report import MALICIOUS
 from tests.html_report.test_report_browser import assert_accessible_page
-from tests.log_of import save_document
+from tests.log_of import save_document, save_sweep
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -34,7 +35,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store, msgspec.structs.replace(one, id=id, created=created, title=MALICIOUS if day == 3 else None)
         )
     store.save(with_peaks(full_layers(full_study())))
-    store.save(full_sweep())
+    save_sweep(store, "sweep-20250101-000000-abcd", points_over_threads(torch="2.14.0"))
     printed("report", "--all", "-o", folder / "pages", "--results", store.folder)
     return folder / "pages"
 

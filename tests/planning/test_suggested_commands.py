@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.engines import ENGINES
 from polybench.errors import BadInput
-from polybench.planning.grid import points
+from polybench.planning.grid import SweepSpec, points
 from polybench.planning.suggested_commands import (
     command_line,
     for_comparison,
@@ -25,7 +25,6 @@ from polybench.planning.suggested_commands import (
     measured_study,
     other_variants,
 )
-from polybench.runner.checkpoint import SweepSpec
 from polybench.schema.options import Study
 from tests.factories import WORKLOAD, measured, study
 

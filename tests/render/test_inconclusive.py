@@ -25,7 +25,7 @@ from polybench.html_report import render_report, study_section, sweep_section
 from polybench.html_report.study_section import StudySection
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render, study_list
 from polybench.results.comparisons import add_comparisons
-from polybench.results.sweep import build_sweep_document
+from polybench.results.sweep import MeasuredPoint, build_sweep_document
 from polybench.schema.analyses import DiffDocument, HistoryDocument, MergeDocument
 from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 from polybench.schema.measurements import LayersDocument, OverheadDocument, SweepDocument
@@ -39,7 +39,7 @@ from polybench.storage.summaries import summarize
 from tests.commands import printed_json
 from tests.factories import DISTURBED, layers, measured, saved_again, study
 from tests.figures.documents import full_overhead
-from tests.log_of import save_document
+from tests.log_of import save_document, save_sweep
 
 RATIO = re.compile(r"27\.19|27\.2\b|26\.[23]|0\.0368|96\.3|3\.7%|2,[67]\d\d%")
 """The ratio of both step times, its inverse, and their distances from 1, also as percentages."""
@@ -60,8 +60,12 @@ def quiet() -> StudyDocument:
 
 
 def swept() -> SweepDocument:
-    fast = study(measured("torch/cpu", 0.01, interference=DISTURBED))
-    return build_sweep_document({"threads": [1, 2]}, [({"threads": 1}, disturbed()), ({"threads": 2}, fast)], [], 2)
+    return build_sweep_document({"threads": [1, 2]}, points("threads"), [], 2)
+
+
+def points(axis: str) -> list[MeasuredPoint]:
+    fast = study(measured("torch/cpu", 0.01, interference=DISTURBED), measured("tf/cpu", 0.02))
+    return [({axis: 1}, disturbed()), ({axis: 2}, fast)]
 
 
 def compared() -> DiffDocument:
@@ -173,7 +177,9 @@ def test_speed_labels_it_inconclusive_and_break_even_leaves_it_out() -> None:
 def test_notebooks_and_rows_mark_it(make: Callable[[], Any]) -> None:
     document = make()
     kind = kind_of(document.schema)
-    result: Any = getattr(results, f"{kind.title()}Result")(document, *([b""] if kind == "study" else []))
+    result: Any = getattr(results, f"{kind.title()}Result")(
+        document, *([b""] if kind in ("study", "sweep", "overhead") else [])
+    )
     assert unmarked(result._repr_markdown_()) == []
     assert unmarked(str(result)) == []
     assert unmarked(repr(result)) == []
@@ -205,15 +211,18 @@ def test_pages_and_lists_have_no_ratio(tmp_path: Path) -> None:
     report = render_report([StudySection(document, (), timed_layers(), found), sweep, refuted_fit()])
     store = Store(tmp_path)
     again = saved_again(document, "20250103-000000-abcd")
-    saved = (document, quiet(), again, sweep, refuted_fit())
-    for one in saved:
+    saved = [str(one.id) for one in (quiet(), again)]
+    for one in (quiet(), again):
         save_document(store, one)
+    for id, axis in (("sweep-20250101-000000-abcd", "threads"), ("overhead-20250101-000000-abcd", "batch_size")):
+        save_sweep(store, id, points(axis))
+        saved += [id, f"{id}.0", f"{id}.1"]
     pages = dict(Pages(store, warn=pytest.fail))
     assert pages.keys() == {
         "index.html",
         "history.html",
-        f"diffs/{quiet().id}--{again.id}.html",  # the first one is a point of the sweep
-        *(f"reports/{one.id}.html" for one in saved),
+        f"diffs/{quiet().id}--{again.id}.html",
+        *(f"reports/{id}.html" for id in saved),
     }
     for page in (report, *pages.values()):
         visible = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
@@ -237,10 +246,9 @@ def test_history_says_of_which_studies_it_cannot_tell_and_why() -> None:
 @pytest.mark.parametrize("width", [80, 120, None])
 def test_list_marks_it_in_terminals_of_every_width(width: int | None, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    for one in (disturbed(), swept()):
-        save_document(store, one)
+    save_sweep(store, "sweep-20250101-000000-abcd", points("threads"))
     found = study_list.render(printed_json("list", "--results", tmp_path), width, show_points=True)
     _, _, *rows = found.partition("\n\n")[0].splitlines()
-    assert len(rows) == 2
+    assert len(rows) == 3
     assert all(" ?" in row for row in rows)
     assert "inconclusive" not in found

@@ -6,9 +6,9 @@ import msgspec
 
 from polybench.render import render
 from polybench.storage.store import Store
-from tests.gallery import GALLERY
+from tests.gallery import GALLERY, sweeps
 
-(SWEEP,) = Store(GALLERY / "measured").sweeps()
+(SWEEP,) = sweeps(Store(GALLERY / "measured"))
 
 
 def test_a_sweep_along_one_axis_is_a_grid() -> None:

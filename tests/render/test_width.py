@@ -14,10 +14,10 @@ from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.factories import measured, study, unmeasured
 from tests.figures.test_all_figures import DOCUMENTS as OTHERS
-from tests.gallery import GALLERY
+from tests.gallery import GALLERY, sweeps
 
 STORE = Store(GALLERY / "measured")
-SAVED = [*STORE.studies(), *STORE.layers(), *STORE.sweeps()]
+SAVED = [*STORE.studies(), *STORE.layers(), *sweeps(STORE)]
 WIDTHS = (60, 80, 200)
 each_width = pytest.mark.parametrize("width", WIDTHS)
 

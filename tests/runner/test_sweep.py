@@ -15,17 +15,10 @@ from typer.testing import CliRunner, Result
 from polybench.cli import app
 from polybench.errors import BadInput
 from polybench.experiments.sweep import resume_sweep, run_sweep
-from polybench.log import read_log
-from polybench.results.document import derive
-from polybench.runner.checkpoint import (
-    CheckpointStore,
-    ResumableRun,
-    SweepCheckpoint,
-    SweepSpec,
-    find_resumable,
-    find_unfinished,
-    select_sweep,
-)
+from polybench.log import Log, read_log
+from polybench.planning.grid import SweepSpec
+from polybench.results.sweep import points_of
+from polybench.runner.checkpoint import ResumableRun, find_resumable, find_unfinished, select_sweep
 from polybench.runner.resume import unfinished_ids
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
@@ -58,7 +51,7 @@ STAGE = "point 2 of .*process 2 of 2: starting"
 def kill(results: Path) -> str:
     """Run the sweep in another process, which is killed when the second process run of its second point starts."""
     kill_at(STAGE, run_simulated, SPEC, store=Store(results), argv=["sweep", "original"])
-    (id,) = CheckpointStore(results).ids(SweepCheckpoint)
+    (id,) = unfinished_ids(Store(results))
     return id
 
 
@@ -76,7 +69,9 @@ def stop(results: Path, spec: SweepSpec = SPEC, **fields: Any) -> str:
 
 
 def documents(results: Path) -> dict[str, StudyDocument]:
-    return {path.stem: derive(read_log(path)) for path in results.glob("*.jsonl")}
+    """Return the reports of the points of the only saved sweep by their IDs."""
+    (log,) = results.glob("*.jsonl")
+    return {str(document.id): document for _, document in points_of(read_log(log))}
 
 
 def invoke(*arguments: str) -> Result:
@@ -92,8 +87,8 @@ def turns(stages: list[str]) -> list[list[str]]:
 @simulated
 def test_points_are_measured_in_turns(tmp_path: Path) -> None:
     outcome = run_sweep(SPEC, listener := RecordingProgress(), store=None)
-    assert [one.point.values["batch_size"] for one in outcome.finished] == [8, 16, 32]
-    assert all(len(result.nested_step_times) == 2 for one in outcome.finished for result in one.document.results)
+    assert [values["batch_size"] for values, _ in outcome.points] == [8, 16, 32]
+    assert all(len(result.nested_step_times) == 2 for _, document in outcome.points for result in document.results)
     runs = [stage for stage in listener.stages if "starting" in stage]
     first, second = turns(listener.stages)
     assert sorted(first) == sorted(second) == ["1", "2", "3"]
@@ -104,10 +99,11 @@ def test_points_are_measured_in_turns(tmp_path: Path) -> None:
 @simulated
 def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> None:
     id = kill(tmp_path)
-    points = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started
+    points = {number: f"{id}.{number}" for number in range(3)}
     before = documents(tmp_path)
     processes = {one: len(document.results[0].nested_step_times) for one, document in before.items()}
-    assert set(before) == set(points.values()) == set(unfinished_ids(Store(tmp_path)))
+    assert id.startswith("sweep-")
+    assert set(before) == set(points.values())
     assert processes[points[1]] == 1
     rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
     assert rows[id]["axes"] == {"batch_size": [8, 16, 32]}
@@ -117,16 +113,18 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
     assert points[1] in invoke("list", "--show-points", "--results", str(tmp_path)).stdout
     assert all(row["resumable"] for row in rows.values())
     for name in ("last", *points.values()):
-        assert find_resumable(name, Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
+        assert find_resumable(name, Store(tmp_path)) == ResumableRun(id)
+    shown = json.loads(invoke("show", points[1], "--results", str(tmp_path), "--format", "json").stdout)
+    assert (shown["id"], shown["settings"]["batch_size"], shown["finished"]) == (points[1], 16, False)
 
     outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
     assert outcome.resumable_id is None
-    assert [one.point.values["batch_size"] for one in outcome.finished] == [8, 16, 32]
+    assert [values["batch_size"] for values, _ in outcome.points] == [8, 16, 32]
     first, second = turns(listener.stages)
     assert first == []
     assert sorted(second) == [str(number + 1) for number, one in points.items() if processes[one] == 1]
     after = documents(tmp_path)
-    assert {one.document.id for one in outcome.finished} == set(after) == set(before)
+    assert {document.id for _, document in outcome.points} == set(after) == set(before)
     for one, document in after.items():
         assert document.argv == ["sweep", "original"]
         assert [resumed.processes for resumed in document.resumed] == [processes[one]]
@@ -134,7 +132,10 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
             assert result.status == "ok"
             assert result.nested_step_times[: processes[one]] == earlier.nested_step_times
             assert len(result.nested_step_times) == 2
-    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == unfinished_ids(Store(tmp_path)) == []
+    assert unfinished_ids(Store(tmp_path)) == []
+    assert [path.name for path in tmp_path.iterdir()] == [f"{id}.jsonl"]
+    rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
+    assert {(row["finished"], row["resumable"]) for row in rows.values()} == {(True, False)}
 
 
 @simulated
@@ -144,7 +145,7 @@ def test_a_sweep_is_resumed_by_its_command_or_its_id(command: Callable[[str], li
     done = invoke(*command(id), "--results", str(tmp_path), "--format", "json")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    assert document["schema"] == "polybench.sweep/2"
+    assert (document["schema"], document["id"]) == ("polybench.sweep/2", id)
     assert document["argv"] == ["sweep", "original"]  # not the command that resumed it
     assert [point["parameters"]["batch_size"] for point in document["points"]] == [8, 16, 32]
     assert {point["id"] for point in document["points"]} == set(documents(tmp_path))
@@ -159,12 +160,47 @@ def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("polybench.experiments.sweep.run_sweep", interrupted)
     done = invoke(*(word for word in COMMAND if word != "--quiet"), "--results", str(tmp_path))
-    (id,) = CheckpointStore(tmp_path).ids(SweepCheckpoint)
+    (id,) = unfinished_ids(Store(tmp_path))
     assert done.exit_code == 130
+    assert f"polybench show {id}\n" in done.stderr
     assert f"resume with: polybench resume {id}" in done.stderr
-    assert list(tmp_path.glob("sweeps/*.json"))  # the finished points are saved
+    assert invoke("show", id, "--results", str(tmp_path)).stdout == done.stdout
     listed = json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)
     assert [row["id"] for row in listed if row["kind"] == "sweep"] == [id]
+
+
+@simulated
+def test_a_sweep_that_is_interrupted_before_its_first_point_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(spec: SweepSpec, _: Any, **arguments: Any) -> Any:
+        return run_sweep(spec, interrupt_at("point 1 of 3 .*: preparing data"), **arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("polybench.experiments.sweep.run_sweep", interrupted)
+        done = invoke(*COMMAND, "--results", str(tmp_path))
+    (id,) = unfinished_ids(Store(tmp_path))
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert f"interrupted; resume with: polybench resume {id}" in done.stderr
+    rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
+    assert {one: (row["resumable"], row["points"]) for one, row in rows.items()} == {
+        id: (True, 1),
+        f"{id}.0": (True, None),
+    }
+    error = invoke("show", id, "--results", str(tmp_path)).exception
+    assert str(error) == f"{id} ended before anything was measured"
+    outcome = resume_sweep(id, RecordingProgress(), store=Store(tmp_path))
+    assert (len(outcome.points), outcome.resumable_id) == (3, None)
+
+
+@simulated
+def test_nothing_is_written_if_resuming_is_interrupted_before_all_points_are_open(tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    before = (tmp_path / f"{id}.jsonl").read_bytes()
+    outcome = resume_sweep(id, interrupt_at("point 3 of 3 .*: preparing data"), store=Store(tmp_path))
+    assert (len(outcome.points), outcome.resumable_id) == (3, id)
+    assert (tmp_path / f"{id}.jsonl").read_bytes() == before
+    assert resume_sweep(id, RecordingProgress(), store=Store(tmp_path)).resumable_id is None
 
 
 @simulated
@@ -172,29 +208,29 @@ def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
     stop(tmp_path, SweepSpec(SPEC.study, {"batch_size": [1, 16]}, "overhead"))
     done = invoke("resume", "last", "--results", str(tmp_path), "--format", "json", "--quiet")
     assert json.loads(done.stdout)["schema"] == "polybench.overhead/2"
+    assert json.loads(done.stdout)["id"].startswith("overhead-")
 
 
 @simulated
 def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
-    sweeps, store = CheckpointStore(tmp_path), Store(tmp_path)
-    point = tmp_path / f"{sweeps.read(id, SweepCheckpoint).started[2]}.jsonl"
-    original, before = point.read_bytes(), documents(tmp_path)[point.stem].settings.data_sha256
-    assert f'"data_sha256":"{before}"'.encode() in original
-    point.write_bytes(original.replace(f'"data_sha256":"{before}"'.encode(), b'"data_sha256":"' + b"9" * 64 + b'"'))
-    message = (
-        rf"cannot resume {id}: data_sha256 was 9\S*, now {before}: start over with `polybench sweep --batch-size 8"
-    )
+    store, log = Store(tmp_path), tmp_path / f"{id}.jsonl"
+    original, before = log.read_bytes(), documents(tmp_path)[f"{id}.2"].settings.data_sha256
+    start, settings, end = original.rpartition(f'"data_sha256":"{before}"'.encode())
+    assert settings
+    log.write_bytes(changed := start + b'"data_sha256":"' + b"9" * 64 + b'"' + end)
+    message = rf"cannot resume {id}: data_sha256 was 9\S*, now {before}: start over with `polybench run {id}`"
     with pytest.raises(BadInput, match=message):
         resume_sweep(id, listener := RecordingProgress(), store=store)
     assert turns(listener.stages) == [[], []]
-    point.write_bytes(original)
-    with sweeps.lock(id), pytest.raises(BadInput, match="is still running"):
+    assert log.read_bytes() == changed  # the points before it were opened, and nothing is written
+    log.write_bytes(original)
+    with Log.resume(log), pytest.raises(BadInput, match="is still running"):
         resume_sweep(id, RecordingProgress(), store=store)
     other = SPEC._replace(axes={"batch_size": [8, 64]})
     with pytest.raises(BadInput, match=r"swept values was .*8, 16, 32.*, now .*8, 64.*resume " + id):
-        find_unfinished(other.study, store, SweepCheckpoint, select_sweep(other.axes, other.command))
-    assert sweeps.ids(SweepCheckpoint) == [id]
+        find_unfinished(other.study, store, selection=select_sweep(other.axes, other.command))
+    assert unfinished_ids(store) == [id]
     assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
 
 
@@ -202,46 +238,42 @@ def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp
 def test_the_points_of_a_discarded_sweep_cannot_be_resumed(tmp_path: Path) -> None:
     id = stop(tmp_path)
     assert invoke("resume", id, "--discard", "--results", str(tmp_path)).exit_code == 0
-    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == unfinished_ids(Store(tmp_path)) == []
+    assert unfinished_ids(Store(tmp_path)) == []
     assert len(documents(tmp_path)) == 3
+    rows = json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)
+    assert [row["id"] for row in rows] == [id, *(f"{id}.{number}" for number in range(3))]
+    assert not any(row["resumable"] for row in rows)
+    for name in (id, f"{id}.1", "last"):
+        with pytest.raises(BadInput, match="cannot resume"):
+            find_resumable(name, Store(tmp_path))
 
 
 @simulated
-def test_a_point_without_a_log_is_measured_again(tmp_path: Path) -> None:
+def test_a_point_that_has_not_started_is_measured_when_the_sweep_is_resumed(tmp_path: Path) -> None:
     id = stop(tmp_path)
-    lost = CheckpointStore(tmp_path).read(id, SweepCheckpoint).started[1]
-    (tmp_path / f"{lost}.jsonl").unlink()
+    log = tmp_path / f"{id}.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[: next(n for n, line in enumerate(lines) if b'"point":1' in line)]))
+    assert set(documents(tmp_path)) == {f"{id}.0"}
     outcome = resume_sweep(id, RecordingProgress(), store=Store(tmp_path))
-    assert len(outcome.finished) == len(documents(tmp_path)) == 3
-    assert all(len(result.nested_step_times) == 2 for one in outcome.finished for result in one.document.results)
+    assert len(outcome.points) == len(documents(tmp_path)) == 3
+    assert all(len(result.nested_step_times) == 2 for _, document in outcome.points for result in document.results)
 
 
 @simulated
-def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> None:
-    folder = CheckpointStore(tmp_path).folder / "20990101-000000-abcd"
-    folder.mkdir(parents=True)
-    (folder / "sweep").write_bytes(b"\xde\xad")
-    assert find_resumable("last", Store(tmp_path)) == ResumableRun(folder.name, SweepCheckpoint)
+def test_a_damaged_sweep_is_refused_until_it_is_discarded(tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    log = tmp_path / f"{id}.jsonl"
+    log.write_bytes(damaged := log.read_bytes() + b"\xde\xad\n")
     error = invoke("resume", "last", "--results", str(tmp_path), "--quiet").exception
     assert isinstance(error, BadInput)
     assert "start over with the same command without --resume" in str(error)
-    id = stop(tmp_path)
-    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
-
-
-@simulated
-def test_a_point_with_a_damaged_log_starts_over(tmp_path: Path) -> None:
-    id = stop(tmp_path)
-    checkpoints = CheckpointStore(tmp_path)
-    stopped = checkpoints.read(id, SweepCheckpoint).started[1]
-    (tmp_path / f"{stopped}.jsonl").write_bytes(b"\xde\xad\n")
-    outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
-    assert any(stopped in text and "starts over" in text for text in listener.warnings)
-    assert outcome.resumable_id is None
-    ids = {one.document.id for one in outcome.finished}
-    assert (len(ids), stopped in ids) == (3, False)
-    assert turns(listener.stages)[0] == ["2"]
-    assert (tmp_path / f"{stopped}.jsonl.damaged").exists()
+    assert f"polybench resume {id} --discard" in str(error)
+    assert log.read_bytes() == damaged
+    salvaged = json.loads(invoke("show", id, "--salvage", "--results", str(tmp_path), "--format", "json").stdout)
+    assert [point["id"] for point in salvaged["points"]] == [f"{id}.{number}" for number in range(3)]
+    assert invoke("resume", id, "--discard", "--results", str(tmp_path)).exit_code == 0
+    assert (tmp_path / f"{id}.jsonl.damaged").exists()
     assert unfinished_ids(Store(tmp_path)) == []
 
 

@@ -16,7 +16,7 @@ from polybench.data import synthetic
 from polybench.errors import BadInput
 from polybench.log import AnyEvent, Log, StudyEnded, decode_lines, encode_line, read_log
 from polybench.machine import host
-from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy, SweepCheckpoint
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy
 from polybench.runner.prepare import new_header
 from polybench.runner.resume import unfinished_ids
 from polybench.runner.scratch import exclusive_lock
@@ -120,7 +120,9 @@ def test_a_log_is_not_written_through_a_link(results: Path) -> None:
 def test_locks_neither_follow_links_nor_empty_files(results: Path, own_folders: Path) -> None:
     victim, id = results.parent / "victim" / "thesis.tex", SECOND_STUDY
     checkpoints = CheckpointStore(results)
-    checkpoints.write(sweep({}, id))
+    checkpoint = cluster("a", "b")
+    checkpoint.header = msgspec.structs.replace(checkpoint.header, id=id)
+    checkpoints.write(checkpoint)
     lock = checkpoints.folder / id / "lock"
     lock.symlink_to(victim)
     assert "cannot lock" in refused("resume", id, "--results", results)
@@ -276,14 +278,6 @@ def read_log_of(text: bytes) -> list[AnyEvent]:
     return list(decode_lines(text.splitlines(keepends=True), "text"))
 
 
-def sweep(started: dict[int, str], id: str | None = None) -> SweepCheckpoint:
-    header = new_header()
-    header = msgspec.structs.replace(header, id=id or header.id)
-    return SweepCheckpoint(
-        header=header, study="engines = ['fake']\n", axes={"threads": [1, 2]}, command="sweep", started=started
-    )
-
-
 def cluster(*ids: str) -> ClusterCheckpoint:
     groups = [MachineGroup(label="a"), MachineGroup(label="b")]
     return ClusterCheckpoint(
@@ -296,20 +290,10 @@ def cluster(*ids: str) -> ClusterCheckpoint:
 
 @pytest.mark.parametrize(
     "checkpoint",
-    [
-        sweep({0: "../../victim"}),
-        sweep({7: SECOND_STUDY}),
-        sweep({-1: SECOND_STUDY}),
-        sweep({0: SECOND_STUDY, 1: SECOND_STUDY}),
-        cluster("../../victim", SECOND_STUDY),
-        cluster(SECOND_STUDY),
-        cluster(SECOND_STUDY, SECOND_STUDY),
-    ],
+    [cluster("../../victim", SECOND_STUDY), cluster(SECOND_STUDY), cluster(SECOND_STUDY, SECOND_STUDY)],
     ids=lambda checkpoint: str(checkpoint.study_ids),
 )
-def test_runs_of_several_studies_name_only_their_own(
-    checkpoint: SweepCheckpoint | ClusterCheckpoint, results: Path
-) -> None:
+def test_runs_of_several_studies_name_only_their_own(checkpoint: ClusterCheckpoint, results: Path) -> None:
     id = checkpoint.header.id
     CheckpointStore(results).write(checkpoint)
     before = snapshot(results.parent)
@@ -320,9 +304,67 @@ def test_runs_of_several_studies_name_only_their_own(
     assert len(unfinished_ids(Store(results))) == 1
 
 
-def test_discarding_a_sweep_spares_a_study_that_runs(results: Path) -> None:
+SWEEP = "sweep-20250101-000000-abcd"
+SWEPT: Content = {"id": SWEEP, "axes": {"threads": [1, 2]}, "command": "sweep", "usable_threads": 2}
+POINT: Content = {"event": "point", "point": 0, "parameters": {"threads": 1}}
+
+
+def forge_sweep(results: Path, header: Content, point: Content, event: Content) -> Path:
+    """Make the study the first point of a sweep, with these fields of its header, of the point, and of its events."""
+    log = log_of(results)
+    first, *others = [json.loads(line) for line in log.read_text().splitlines()]
+    own = [first | SWEPT | header, POINT | {"study": first["study"]} | point]
+    path = log.rename(results / f"{SWEEP}.jsonl")
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in [*own, *(one | {"point": 0} | event for one in others)]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "point", "event"),
+    [
+        ({"id": "../../victim"}, {}, {}),
+        ({"id": SECOND_STUDY}, {}, {}),
+        ({"id": "overhead-20250101-000000-abcd"}, {}, {}),
+        ({"command": None}, {}, {}),
+        ({"axes": {}}, {}, {}),
+        ({"axes": {"threads": [-1]}}, {}, {}),
+        ({"axes": {"threads": [2]}}, {}, {}),
+        ({"axes": {"color": [1, 2]}}, {}, {}),
+        ({"axes": {name: [*range(1, 100)] for name in "abcdefgh"}}, {}, {}),
+        ({}, {"point": -1}, {}),
+        ({}, {"point": 7}, {}),
+        ({}, {"point": None}, {}),
+        ({}, {"parameters": {"color": 1}}, {}),
+        ({}, {"study": "engines = ["}, {}),
+        ({}, {}, {"point": 1}),
+        ({}, {}, {"point": -1}),
+        ({}, {}, {"event": "point", "parameters": {}, "study": ""}),
+    ],
+)
+def test_a_forged_sweep_is_bad_input_and_remains(
+    header: Content, point: Content, event: Content, results: Path
+) -> None:
+    forge_sweep(results, header, point, event)
+    before = snapshot(results.parent)
+    assert refused("resume", SWEEP, "--results", results)
+    for arguments in ([SWEEP], [SWEEP, "--salvage"], [f"{SWEEP}.0"], [f"{SWEEP}.0", "--salvage"]):
+        shown = invoke("show", *arguments, "--results", results)
+        assert shown.exit_code == 0 or isinstance(shown.exception, BadInput)
+    assert SWEEP in [row["id"] for row in printed_json("list", "--results", results)]
+    assert snapshot(results.parent) == before
+
+
+def test_a_study_that_became_the_point_of_a_sweep_is_shown(results: Path) -> None:
+    study = printed_json("show", only_id(results), "--results", results)
+    forge_sweep(results, {}, {}, {})
+    point = printed_json("show", f"{SWEEP}.0", "--results", results)
+    assert [one["step_time"] for one in point["results"]] == [one["step_time"] for one in study["results"]]
+    assert [one["id"] for one in printed_json("show", SWEEP, "--results", results)["points"]] == [f"{SWEEP}.0"]
+
+
+def test_discarding_a_cluster_run_spares_a_study_that_runs(results: Path) -> None:
     running = only_id(results)
-    CheckpointStore(results).write(foreign := sweep({0: running}))
+    CheckpointStore(results).write(foreign := cluster(running, SECOND_STUDY))
     with Log.resume(log_of(results)):
         assert "still running" in refused("resume", foreign.header.id, "--discard", "--results", results)
     assert only_id(results) == running
@@ -330,14 +372,14 @@ def test_discarding_a_sweep_spares_a_study_that_runs(results: Path) -> None:
 
 def test_every_unfinished_run_is_listed_once_under_the_name_of_its_file(results: Path) -> None:
     id, log = only_id(results), log_of(results)
-    CheckpointStore(results).write(both := sweep({}))
+    CheckpointStore(results).write(cluster(id, SECOND_STUDY))  # its studies are listed
     copies = ["20250101-000000-aaaa", "20250101-000000-bbbb", "_"]
     for copy in copies:
         shutil.copy(log, results / f"{copy}.jsonl")
     (results / f"{id}.json").write_text(printed("show", id, "--format", "json", "--results", results))
     (results / "copy.json").write_bytes((results / f"{id}.json").read_bytes())
     listed = [row["id"] for row in printed_json("list", "--results", results)]
-    assert sorted(listed) == sorted([id, both.header.id, *copies])  # reports are no studies
+    assert sorted(listed) == sorted([id, *copies])  # reports are no studies
 
 
 def test_a_training_is_not_saved_through_a_link(results: Path) -> None:

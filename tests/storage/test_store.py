@@ -17,13 +17,12 @@ from polybench.log import read_log, read_outline
 from polybench.machine import host
 from polybench.results.document import derive
 from polybench.runner.scratch import exclusive_lock
-from polybench.schema.measurements import SweepDocument
 from polybench.storage.filters import Filters
-from polybench.storage.store import Store, results_folder, write_file_atomically
-from tests.factories import layers, measured, study
-from tests.figures.documents import full_sweep
+from polybench.storage.store import Store, load_document, results_folder, write_file_atomically
+from tests.factories import layers, measured, points_over_threads, study
+from tests.figures.documents import full_layers, full_study
 from tests.golden.logs import FOLDER
-from tests.log_of import events_of, save_document
+from tests.log_of import events_of, save_document, save_sweep
 
 
 def test_saved_study_can_be_loaded_and_replaced(tmp_path: Path) -> None:
@@ -155,10 +154,63 @@ def test_an_id_may_begin_another_one(tmp_path: Path) -> None:
 
 def test_the_last_sweep_is_the_newest(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    for name in ("sweep-20260102-a", "sweep-20260103-a", "sweep-20260101-a"):
-        store.save(msgspec.structs.replace(full_sweep(), id=name))
-    assert store.load_kind(SweepDocument, "sweep-last").id == "sweep-20260103-a"
+    for name in ("sweep-20260102-a", "sweep-20260103-a", "sweep-20260101-a", "overhead-20260104-a"):
+        axis = "threads" if name.startswith("sweep") else "batch_size"
+        save_sweep(store, name, [({axis: values["threads"]}, one) for values, one in points_over_threads()])
+    assert store.load_sweep("sweep-last", "sweep").id == "sweep-20260103-a"
+    assert store.load_sweep("overhead-last", "overhead").id == "overhead-20260104-a"
     assert [one.id for one in store.sweeps()] == ["sweep-20260103-a", "sweep-20260102-a", "sweep-20260101-a"]
+    assert [path.stem for path in store.logs()][-1] == "overhead-20260104-a"
+
+
+def test_the_log_of_a_sweep_has_the_studies_of_its_points(tmp_path: Path) -> None:
+    store, id = Store(tmp_path), "sweep-20260102-000000-abcd"
+    path = save_sweep(store, id, points_over_threads(), title="Threads", tags=["ci"])
+    sweep = store.load_sweep(id, "sweep")
+    assert (sweep.id, sweep.title, sweep.tags, sweep.axes) == (id, "Threads", ["ci"], {"threads": [1, 2, 4]})
+    assert [(point.id, point.parameters, point.oversubscribed) for point in sweep.points] == [
+        (f"{id}.0", {"threads": 1}, False), (f"{id}.1", {"threads": 2}, False), (f"{id}.2", {"threads": 4}, True),
+    ]  # fmt: skip
+    assert [one.items_per_second for point in sweep.points for one in point.configurations] == pytest.approx(
+        [100, 180, 190], rel=1e-3
+    )
+    study = store.load(f"{id}.1")
+    assert (study.id, study.title, study.tags, study.settings.threads) == (f"{id}.1", None, ["ci"], 2)
+    assert [document for _, document in store.points_of(id)][1] == study == store.load("sweep-20260102.1")
+    assert [one.id for one in store.summaries()] == [f"{id}.0", f"{id}.1", f"{id}.2"]
+    for name, message in {
+        id: "is a sweep, not a study; use polybench show, report or plot",
+        str(path): "is a sweep, not a study",
+        f"{id}.3": "no point 3 in .*: the points that have started are 0, 1, 2",
+        "sweep-20270101.0": "is a sweep, not a study|no study",
+    }.items():
+        with pytest.raises(BadInput, match=message):
+            store.load(name)
+    with pytest.raises(BadInput, match="is the log of a sweep"):
+        store.load_sweep(str(path), "overhead")
+    (tmp_path / "elsewhere").mkdir()
+    copy = tmp_path / "elsewhere" / "copy.jsonl"
+    copy.write_bytes(store.log_of(f"{id}.1"))
+    assert store.load(str(copy)) == study
+    copy.write_bytes(store.log_of(id, "sweep"))
+    assert load_document(str(copy), store) == sweep
+
+
+def test_an_event_of_no_point_is_refused_with_its_line(tmp_path: Path) -> None:
+    store, id = Store(tmp_path), "sweep-20260102-000000-abcd"
+    path = save_sweep(store, id, points_over_threads())
+    text, whole = path.read_bytes(), store.load_sweep(id, "sweep")
+    for wrong in (b'"point":3', b'"point":99999999999', b'"other":1'):
+        path.write_bytes(text.replace(b'"point":2', wrong))
+        with pytest.raises(BadInput, match=r": line \d+: "):
+            store.load_sweep(id, "sweep")
+    path.write_bytes(text.replace(f'"id":"{id}"'.encode(), b'"id":"20260102-000000-abcd"', 1))
+    with pytest.raises(BadInput, match=r"line 1: .*the ID of this sweep is '20260102-000000-abcd'"):
+        store.load_sweep(id, "sweep")
+    path.write_bytes(text + b"{}\n")
+    with pytest.raises(BadInput, match=r": line \d+: "):
+        store.load_sweep(id, "sweep")
+    assert store.load_sweep(id, "sweep", salvage=True) == whole
 
 
 def test_a_document_is_copied_if_it_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +218,7 @@ def test_a_document_is_copied_if_it_cannot_be_saved(tmp_path: Path, monkeypatch:
     copies.mkdir()
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(copies))
     (tmp_path / "file").touch()
-    store, document = Store(tmp_path / "file"), full_sweep()
+    store, document = Store(tmp_path / "file"), full_layers(full_study())
     assert "cannot save to" in str(store.try_to_save(document))
     assert [path.name for path in copies.iterdir()] == [f"polybench-{document.id}.json"]
     assert [*store.failed_saves] == [document.id]
@@ -192,7 +244,7 @@ def test_a_log_is_loaded_listed_and_found_like_a_document(logged: Store) -> None
     assert document == derive(read_log(log)) == logged.load(str(log)) == logged.load(summary.file[:12])
     assert [one.id for one in logged.studies()] == [document.id]
     with pytest.raises(BadInput, match="it is the log of a study"):
-        logged.load_kind(SweepDocument, str(log))
+        logged.load_sweep(str(log), "sweep")
 
 
 def test_a_damaged_log_is_refused_with_the_line(logged: Store) -> None:
