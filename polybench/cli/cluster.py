@@ -109,20 +109,20 @@ def resume_cluster_run(
 ) -> NoReturn:
     """Resume the cluster run with this ID, and print it like `run_on_cluster`."""
     from polybench.cluster.run import resume_on_cluster
-    from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint
+    from polybench.runner.checkpoint import CheckpointStore
     from polybench.storage.store import Store, results_folder
 
     measure = partial(resume_on_cluster, id, target=on, upload=upload, strict=strict, anonymous=options.anonymous)
     store = Store(results_folder(options.results))
-    _execute(measure, CheckpointStore(store.folder).read(id, ClusterCheckpoint).run, options)
+    _execute(measure, CheckpointStore(store.folder).read(id).run, options)
 
 
 def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], options: OutputOptions) -> str:
     """Return the ID of the newest interrupted cluster run with the same settings; raises BadInput without one."""
-    from polybench.runner.checkpoint import ClusterCheckpoint, select_machines
+    from polybench.runner.checkpoint import select_machines
 
     reject_explain(options, "the study")
-    return find_checkpoint(study, options, ClusterCheckpoint, select_machines(tuple(machines) or SINGLE_MACHINE))
+    return find_checkpoint(study, options, "cluster", select_machines(tuple(machines) or SINGLE_MACHINE))
 
 
 def reject_explain(options: OutputOptions, what: str) -> None:

@@ -79,11 +79,11 @@ def saved(*kinds: str) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
 
 def unfinished(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete IDs of runs that can be resumed, and `last`."""
-    from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint
+    from polybench.runner.checkpoint import CheckpointStore
     from polybench.runner.resume import unfinished_ids
 
     store = _store(ctx)
-    ids = [*unfinished_ids(store), *CheckpointStore(store.folder).ids(ClusterCheckpoint)]
+    ids = [*unfinished_ids(store), *CheckpointStore(store.folder).ids()]
     return [id for id in (["last", *ids] if ids else []) if id.startswith(incomplete)]
 
 

@@ -28,7 +28,7 @@ from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import CheckScope, Study, does_train, max_epochs
 
 if TYPE_CHECKING:
-    from polybench.runner.checkpoint import Checkpoint
+    from polybench.runner.checkpoint import RunKind
     from polybench.schema.metrics import Metric
     from polybench.schema.study import StudyDocument
 
@@ -77,10 +77,7 @@ def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool 
 
 
 def find_checkpoint(
-    study: Study,
-    options: OutputOptions,
-    kind: type[Checkpoint] | None = None,
-    selection: Mapping[str, Any] | None = None,
+    study: Study, options: OutputOptions, kind: RunKind = "study", selection: Mapping[str, Any] | None = None
 ) -> str:
     """Return the ID for `--resume`: of the newest interrupted run with the same settings, if runs are saved."""
     from polybench.runner.checkpoint import find_unfinished

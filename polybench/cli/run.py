@@ -116,8 +116,10 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
     if on is not None:
         return find_cluster_checkpoint(spec.study, machines, options)
     store = Store(results_folder(options.results))
-    selection = select_sweep(spec.axes, spec.command) if spec.axes else None
-    id = find_checkpoint(spec.study, options, selection=selection)
+    if spec.axes:
+        id = find_checkpoint(spec.study, options, "sweep", select_sweep(spec.axes, spec.command))
+    else:
+        id = find_checkpoint(spec.study, options)
     with unfinished_log(id, store):
         pass  # as far as that is known before an engine starts
     return id
@@ -184,9 +186,8 @@ def resume(
 
     Example: polybench resume last
     """
-    from polybench.runner.checkpoint import ClusterCheckpoint, find_resumable
     from polybench.runner.checkpoint import discard as discard_run
-    from polybench.schema.documents import kind_of_id
+    from polybench.runner.checkpoint import find_resumable
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(options.results))
@@ -195,10 +196,10 @@ def resume(
         discard_run(found, store)
         echo(f"{found.id} can no longer be resumed; its measurements remain")
         return
-    if found.kind is ClusterCheckpoint:
+    if found.kind == "cluster":
         reject_explain(options, found.id)
         resume_cluster_run(found.id, options, strict=strict)
-    if kind_of_id(found.id) == "study":
+    if found.kind == "study":
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
     reject_options(given, f"{found.id} is a sweep")

@@ -129,7 +129,7 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
         spec = spec._replace(study_file=options.name(spec.study_file))
         _execute(partial(run_sweep, spec, argv=own_arguments(), anonymous=options.anonymous), options)
     selection = select_sweep(spec.axes, spec.command)
-    resume_sweep_by_id(find_checkpoint(spec.study, options, selection=selection), options)
+    resume_sweep_by_id(find_checkpoint(spec.study, options, "sweep", selection), options)
 
 
 def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:

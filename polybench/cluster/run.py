@@ -78,10 +78,10 @@ def resume_on_cluster(
         RequiredEngineMissing: an engine is missing, with `strict`.
     """
     store.ensure_writable()
-    checkpoint = CheckpointStore(store.folder).read(id, ClusterCheckpoint)
+    checkpoint = CheckpointStore(store.folder).read(id)
     checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):
-        checkpoint = checkpoints.read(id, ClusterCheckpoint)
+        checkpoint = checkpoints.read(id)
         before, header = checkpoint.run, checkpoint.header
         refuse(id, header.argv, polybench_changes(header.polybench), store.folder)
         checkpoint.run = msgspec.structs.replace(

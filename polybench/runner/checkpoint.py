@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -15,54 +15,23 @@ from polybench.errors import BadInput
 from polybench.log import Header, read_outline
 from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
-from polybench.planning.study_file import parse, replace_network
+from polybench.planning.study_file import replace_network
 from polybench.results.document import study_toml
-from polybench.runner.resume import (
-    discard_study,
-    machine_changes,
-    polybench_changes,
-    refuse,
-    rerun_hint,
-    unfinished_ids,
-    unfinished_logs,
-)
+from polybench.runner.resume import discard_study, rerun_hint, unfinished_ids, unfinished_logs
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
 from polybench.runner.workers import list_changes
 from polybench.schema.documents import kind_of_id, split_point_id, start_of_id
-from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import CheckScope, Id, MachineGroup, Study
 from polybench.storage.store import Store
 
 CHECKPOINT_FOLDER = "unfinished"
 
 
-class Checkpoint(msgspec.Struct, kw_only=True):
-    """An unfinished run; its subclasses add what is needed to continue it. `study` is TOML, as in documents."""
+_FILE = "cluster"
+"""Name of the file of a checkpoint in the folder of its run."""
 
-    header: Header
-    study: str
-
-    @property
-    def selection(self) -> dict[str, Any]:
-        """Keys that select the run, in addition to its study."""
-        return {}
-
-    @property
-    def study_ids(self) -> list[str]:
-        """IDs of the studies that belong to the run."""
-        return []
-
-    def check(self) -> None:
-        """Raise ValueError if parts of the content contradict each other."""
-
-    def parse_study(self) -> Study:
-        """Return the study; raise BadInput if this machine cannot measure it."""
-        return parse(self.study, f"the study of {self.header.id}")
-
-
-def study_file_of(header: Header) -> StudyFileMetadata:
-    """Return what a header has of a study file."""
-    return StudyFileMetadata(header.title, header.published, header.repeated_data_sha256, tuple(header.tags))
+RunKind = Literal["study", "sweep", "cluster"]
+"""Kinds of runs that can be resumed; an overhead is a sweep."""
 
 
 class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +56,11 @@ class MachineStudy(msgspec.Struct, kw_only=True):
     """Versions of the engines' packages on that machine."""
 
 
-class ClusterCheckpoint(Checkpoint, kw_only=True, tag="cluster"):
-    """State of a study on several machines, between two phases of any of its machine studies."""
+class ClusterCheckpoint(msgspec.Struct, kw_only=True):
+    """State of a study, as TOML, on several machines, between two phases of any of its machine studies."""
 
+    header: Header
+    study: str
     run: ClusterRun
     machine_studies: list[MachineStudy]
 
@@ -120,30 +91,19 @@ def select_machines(groups: Sequence[MachineGroup]) -> dict[str, Any]:
     return {"machines": [group.label for group in groups]} | machines
 
 
-CheckpointT = TypeVar("CheckpointT", bound=Checkpoint)
-
-
-class CorruptCheckpoint(BadInput):
-    """The checkpoint is corrupt."""
-
-
-def _file_name(kind: type[Checkpoint]) -> str:
-    return str(kind.__struct_config__.tag)
-
-
 class CheckpointStore:
-    """Checkpoints by ID; each has a folder with a file, which is named after its kind, and a lock."""
+    """Checkpoints of cluster runs by ID; each has a folder with a file and a lock."""
 
     def __init__(self, results: Path) -> None:
         self._results, self.folder = results, results / CHECKPOINT_FOLDER
 
-    def ids(self, kind: type[Checkpoint]) -> list[str]:
-        """Return the IDs of all checkpoints of a kind, newest first."""
-        return sorted((path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}")), reverse=True)
+    def ids(self) -> list[str]:
+        """Return the IDs of all checkpoints, newest first."""
+        return sorted((path.parent.name for path in self.folder.glob(f"*/{_FILE}")), reverse=True)
 
-    def path(self, id: str, kind: type[Checkpoint]) -> Path:
+    def path(self, id: str) -> Path:
         """Return the path of a checkpoint."""
-        return self.run_folder(id) / _file_name(kind)
+        return self.run_folder(id) / _FILE
 
     def run_folder(self, id: str) -> Path:
         """Return the folder of a run; raises BadInput for an invalid ID, or if it is a link or behind one."""
@@ -155,44 +115,31 @@ class CheckpointStore:
             raise BadInput(f"cannot use {folder}: expected a folder inside of {self._results}: delete the link")
         return folder
 
-    def read(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
-        """Read a checkpoint; raises BadInput if it cannot be read, and CorruptCheckpoint if its content is invalid."""
-        path = self.path(id, kind)
+    def read(self, id: str) -> ClusterCheckpoint:
+        """Read a checkpoint; raises BadInput if it cannot be read, or its content is invalid."""
+        path = self.path(id)
         try:
-            return _decode(read_regular_file(path), kind, id)
+            return _decode(read_regular_file(path), id)
         except FileNotFoundError:
             raise BadInput(f"cannot resume {id}: it has finished, or the ID is unknown") from None
         except (OSError, msgspec.MsgspecError, RecursionError, ValueError, BadInput) as error:
-            raise self.unreadable(id, kind, error) from error
+            again = rerun_hint(id, (), self._results)
+            hint = f"start over with {again}, or delete it with `polybench resume {id} --discard`"
+            raise BadInput(f"cannot read checkpoint {path}: {error}: {hint}") from error
 
-    def unreadable(self, id: str, kind: type[Checkpoint], error: Exception) -> BadInput:
-        """Return the error for a checkpoint that cannot be read, or whose content is invalid."""
-        error_type = BadInput if isinstance(error, OSError) else CorruptCheckpoint
-        hint = (
-            f"start over with {rerun_hint(id, (), self._results)}, or delete it with `polybench resume {id} --discard`"
-        )
-        return error_type(f"cannot read checkpoint {self.path(id, kind)}: {error}: {hint}")
-
-    def read_unchanged(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
-        """Read a checkpoint; raises BadInput if the machine or polybench has changed."""
-        checkpoint = self.read(id, kind)
-        header = checkpoint.header
-        refuse(id, header.argv, [*machine_changes(header.host), *polybench_changes(header.polybench)], self._results)
-        return checkpoint
-
-    def read_all(self, kind: type[CheckpointT], errors: list[str] | None = None) -> Iterator[CheckpointT]:
+    def read_all(self, errors: list[str] | None = None) -> Iterator[ClusterCheckpoint]:
         """Yield readable checkpoints, newest first; append the messages of the others to `errors`."""
-        for id in self.ids(kind):
+        for id in self.ids():
             try:
-                yield self.read(id, kind)
+                yield self.read(id)
             except BadInput as error:
                 if errors is not None:
                     errors.append(str(error))
 
-    def write(self, checkpoint: Checkpoint) -> None:
+    def write(self, checkpoint: ClusterCheckpoint) -> None:
         """Replace the checkpoint atomically; raises OSError if this fails."""
         text = msgspec.json.encode(checkpoint)
-        path = self.path(checkpoint.header.id, type(checkpoint))
+        path = self.path(checkpoint.header.id)
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             file.write(_checksum(text) + b"\n" + text)
@@ -218,7 +165,7 @@ class CheckpointStore:
                 try:
                     yield
                 finally:
-                    if not self.path(id, ClusterCheckpoint).exists():
+                    if not self.path(id).exists():
                         self.remove(id)
         finally:
             for left in (folder, self.folder):
@@ -237,7 +184,7 @@ def _checksum(text: bytes) -> bytes:
     return hashlib.sha256(text).hexdigest().encode()
 
 
-def _decode(data: bytes, kind: type[CheckpointT], id: str) -> CheckpointT:
+def _decode(data: bytes, id: str) -> ClusterCheckpoint:
     """Decode a checkpoint, which is JSON because that has neither NaN nor infinity, after a line with its checksum.
 
     Raises ValueError, MsgspecError or BadInput unless it is intact, complete, and the checkpoint of this run.
@@ -245,7 +192,7 @@ def _decode(data: bytes, kind: type[CheckpointT], id: str) -> CheckpointT:
     checksum, _, text = data.partition(b"\n")
     if checksum != _checksum(text):
         raise ValueError("it has another checksum")
-    checkpoint = msgspec.json.decode(text, type=kind)
+    checkpoint = msgspec.json.decode(text, type=ClusterCheckpoint)
     if checkpoint.header.id != id:
         raise ValueError(f"it belongs to {checkpoint.header.id}")
     if len({id, *checkpoint.study_ids}) <= len(checkpoint.study_ids):
@@ -255,10 +202,10 @@ def _decode(data: bytes, kind: type[CheckpointT], id: str) -> CheckpointT:
 
 
 class ResumableRun(NamedTuple):
-    """An unfinished run; `kind` is None for a study or sweep, which is a log."""
+    """An unfinished run."""
 
     id: str
-    kind: type[Checkpoint] | None = None
+    kind: RunKind = "study"
 
 
 def find_resumable(name: str, store: Store) -> ResumableRun:
@@ -269,17 +216,15 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     """
     checkpoints = CheckpointStore(store.folder)
     name = (split_point_id(name) or (name,))[0]
-    kinds: dict[str, type[Checkpoint] | None] = dict.fromkeys(unfinished_ids(store))
-    kinds |= dict.fromkeys(checkpoints.ids(ClusterCheckpoint), ClusterCheckpoint)
+    kinds: dict[str, RunKind] = {id: _kind_of_log(id) for id in unfinished_ids(store)}
+    kinds |= dict.fromkeys(checkpoints.ids(), "cluster")
     parents = {
-        study_id: run.header.id
-        for run in checkpoints.read_all(ClusterCheckpoint)
-        for study_id in [run.header.id, *run.study_ids]
+        study_id: run.header.id for run in checkpoints.read_all() for study_id in [run.header.id, *run.study_ids]
     }
     ids = sorted({parents.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
     if name == "last" and ids:
         # The studies of a corrupt cluster run are unknown, so it is chosen only if there is no other run.
-        newest = max([*(id for id in ids if kinds[id] is None), *parents], default=ids[-1], key=start_of_id)
+        newest = max([*(id for id in ids if kinds[id] != "cluster"), *parents], default=ids[-1], key=start_of_id)
         ids = [parents.get(newest, newest)]
     if len(ids) == 1:
         return ResumableRun(ids[0], kinds[ids[0]])
@@ -288,38 +233,43 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     raise BadInput(f"cannot resume {name!r}: it has finished, or the ID is unknown")
 
 
+def _kind_of_log(id: str) -> RunKind:
+    return "study" if kind_of_id(id) == "study" else "sweep"
+
+
 def discard(run: ResumableRun, store: Store) -> None:
     """End a run and its studies, so that they cannot be resumed, even if they are corrupt; measurements remain.
 
     Raises BadInput if the run is active, or cannot be changed.
     """
-    checkpoints, study_ids = CheckpointStore(store.folder), [run.id] if run.kind is None else []
-    if run.kind is not None:
+    checkpoints, study_ids = CheckpointStore(store.folder), [run.id]
+    if run.kind == "cluster":
+        study_ids = []
         with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
-            study_ids = checkpoints.read(run.id, run.kind).study_ids
+            study_ids = checkpoints.read(run.id).study_ids
     with contextlib.ExitStack() as stack:
-        if run.kind is not None:  # no other process measures it
+        if run.kind == "cluster":  # no other process measures it
             stack.enter_context(checkpoints.lock(run.id))
         for id in study_ids:
-            if run.kind is None or store.log_path(id).exists():  # a machine may not have started
+            if run.kind != "cluster" or store.log_path(id).exists():  # a machine may not have started
                 discard_study(id, store)
-        if run.kind is not None:
+        if run.kind == "cluster":
             checkpoints.remove(run.id)
     if (checkpoints.folder / run.id).exists():
         raise BadInput(f"cannot delete {checkpoints.folder / run.id}: delete it manually")
 
 
 def find_unfinished(
-    study: Study, store: Store, kind: type[Checkpoint] | None = None, selection: Mapping[str, Any] | None = None
+    study: Study, store: Store, kind: RunKind = "study", selection: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the ID of the newest unfinished run with exactly these settings; `kind` is None for a study or sweep.
+    """Return the ID of the newest unfinished run of a kind with exactly these settings.
 
     A sweep or cluster run has a `selection` as well. If no run matches, BadInput lists differences from the newest.
     """
     requested, selection = study_toml(study), selection or {}
     newest: _Candidate | None = None
     errors: list[str] = []
-    for candidate in _candidates(store, kind, errors, is_sweep=bool(selection)):
+    for candidate in _candidates(store, kind, errors):
         # Encoded, because the order counts.
         if (candidate.study, msgspec.json.encode(candidate.selection)) == (requested, msgspec.json.encode(selection)):
             return candidate.id
@@ -341,23 +291,21 @@ class _Candidate(NamedTuple):
     selection: Mapping[str, Any]
 
 
-def _candidates(
-    store: Store, kind: type[Checkpoint] | None, errors: list[str], *, is_sweep: bool
-) -> Iterator[_Candidate]:
+def _candidates(store: Store, kind: RunKind, errors: list[str]) -> Iterator[_Candidate]:
     """Yield all readable unfinished runs of a kind, newest first; append the messages of the others to `errors`."""
-    if kind is not None:
-        for checkpoint in CheckpointStore(store.folder).read_all(kind, errors):
+    if kind == "cluster":
+        for checkpoint in CheckpointStore(store.folder).read_all(errors):
             yield _Candidate(checkpoint.header.id, checkpoint.study, checkpoint.selection)
         return
     for path in unfinished_logs(store):
-        if (kind_of_id(path.stem) != "study") != is_sweep:
+        if _kind_of_log(path.stem) != kind:
             continue
         try:
             header = read_outline(path).header
         except (BadInput, OSError) as error:
             errors.append(str(error))
         else:
-            selection = select_sweep(header.axes, header.command) if is_sweep else {}
+            selection = select_sweep(header.axes, header.command) if kind == "sweep" else {}
             yield _Candidate(path.stem, header.study, selection)
 
 

@@ -1,4 +1,4 @@
-"""Finds and loads studies and sweeps, a log each, and saves and loads documents of other kinds in subfolders."""
+"""Finds and loads studies and sweeps, a log each, and saves and loads layers, a document each, in a subfolder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import gc
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import platformdirs
@@ -44,13 +44,10 @@ _PROBE_BYTES = 1 << 16
 STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 """Start of a study's ID: date and time."""
 
+_LAYERS = str(DOCUMENT_KINDS["layers"].folder)
+
 _MAX_NAMES = 5
 """Number of names that an error message lists."""
-
-SavedDocument = LayersDocument
-"""Documents of other kinds than studies and sweeps."""
-
-D = TypeVar("D", bound=SavedDocument)
 
 
 def results_folder(given: Path | None = None) -> Path:
@@ -101,18 +98,18 @@ class Store:
                 f"cannot write results to {self.folder}: {error.strerror}; use another --results folder, or --no-save"
             ) from error
 
-    def save(self, document: SavedDocument) -> Path:
+    def save(self, document: LayersDocument) -> Path:
         """Write or replace the document atomically and return its path."""
-        path = self._document_path(kind_of(document.schema), document.id)
+        path = self._layers_path(document.id)
         path.parent.mkdir(parents=True, exist_ok=True)  # it may have been deleted since
         write_file_atomically(path, encode(document))
         self.failed_saves.pop(path.stem, None)
         return path
 
-    def _document_path(self, kind: str, id: str | None) -> Path:
-        return self.folder / str(DOCUMENT_KINDS[kind].folder) / f"{id}.json"
+    def _layers_path(self, id: str | None) -> Path:
+        return self.folder / _LAYERS / f"{id}.json"
 
-    def try_to_save(self, document: SavedDocument) -> str | None:
+    def try_to_save(self, document: LayersDocument) -> str | None:
         """Save the document and return None, or an error message if it cannot be saved.
 
         The document is then saved to the temporary folder, if possible.
@@ -176,7 +173,15 @@ class Store:
 
     def layers(self) -> list[LayersDocument]:
         """Return all readable layers documents, the newest first."""
-        return list(_readable(reversed(self.files("layers")), LayersDocument))
+        found = []
+        for path in reversed(self._layers_paths()):
+            with contextlib.suppress(BadInput):
+                found.append(_load_layers(path))
+        return found
+
+    def _layers_paths(self) -> list[Path]:
+        """Return the paths of all layers documents, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"{_LAYERS}/*.json"))
 
     def sweeps(self) -> Iterator[SweepDocument]:
         """Yield all readable sweeps one at a time, the newest first."""
@@ -190,25 +195,21 @@ class Store:
 
     def layers_summaries(self) -> list[StudySummary]:
         """Return summaries of all saved layers documents, readable or not."""
-        return [summarize_file(path, "layers") for path in self.files("layers")]
+        return [summarize_file(path, "layers") for path in self._layers_paths()]
 
     def has_layers(self, name: str) -> bool:
         """Return True for `layers-last`, and for the ID of layers, or its prefix, with which no study begins."""
         if name == newest_name("layers"):
             return True
-        return not _matching(self._study_paths(), name) and bool(_matching(self.files("layers"), name))
+        return not _matching(self._study_paths(), name) and bool(_matching(self._layers_paths(), name))
 
-    def files(self, kind: str) -> list[Path]:
-        """Return the paths of all documents of a kind other than studies, readable or not, the oldest first."""
-        return sorted(self.folder.glob(f"{DOCUMENT_KINDS[kind].folder}/*.json"))
-
-    def load_kind(self, type_: type[D], name: str) -> D:
-        """Load the document of a type by its ID, a unique prefix of it, its path, or `KIND-last`.
+    def load_layers(self, name: str) -> LayersDocument:
+        """Load layers by their ID, a unique prefix of it, their path, or `layers-last`.
 
         Raises:
             BadInput: no document or several documents match, or the document cannot be read.
         """
-        return _load(_find_by_prefix(self.files(_kind(type_)), name, _kind(type_)), type_, name)
+        return _load_layers(_find_by_prefix(self._layers_paths(), name, "layers"), name)
 
     def read(self, summary: StudySummary) -> Any:
         """Load the document of a summary.
@@ -219,7 +220,7 @@ class Store:
         if summary.kind == "study":
             return _load_log(self._locate(summary.file))
         if summary.kind == "layers":
-            return _load(self._document_path(summary.kind, summary.file), LayersDocument)
+            return _load_layers(self._layers_path(summary.file))
         return self.load_sweep(summary.file, summary.kind)
 
     def load(self, name: str, **arguments: Any) -> StudyDocument:
@@ -255,7 +256,7 @@ class Store:
             return Location(_only(matches, name, "studies"))
         if (kind := kind_of_id(name)) != "study":
             raise BadInput(_not_a_study(name, kind))
-        if _matching(self.files("layers"), name):
+        if _matching(self._layers_paths(), name):
             raise BadInput(
                 f"{name!r} is a layers document, not a study: `polybench list` shows the saved studies, and"
                 " `polybench explain` finds a study's layers document by itself"
@@ -360,21 +361,16 @@ def _only(matches: Sequence[Path], name: str, kind: str) -> Path:
     return matches[0]
 
 
-def _kind(type_: type[D]) -> str:
-    return next(kind for kind, row in DOCUMENT_KINDS.items() if row.type is type_)
-
-
 def _sweep_kind(path: Path) -> Kind:
     return "overhead" if kind_of_id(path.stem) == "overhead" else "sweep"
 
 
-def _load(path: Path, type_: type[D], name: str = "") -> D:
-    """Load a document; its ID is the file's name, unless a user gave the path."""
-    kind = _kind(type_)
+def _load_layers(path: Path, name: str = "") -> LayersDocument:
+    """Load layers; their ID is the file's name, unless a user gave the path."""
     if path.suffix == SUFFIX:
-        raise BadInput(f"cannot read the {kind} {path}: it is the log of a study or sweep")
-    with _naming(path, kind):
-        document = decode(read_regular_file(path), type_)
+        raise BadInput(f"cannot read the layers {path}: it is the log of a study or sweep")
+    with _naming(path, "layers"):
+        document = decode(read_regular_file(path), LayersDocument)
         if not is_document_path(name):
             check_file_name(document.id, path.stem)
     return document
@@ -416,19 +412,13 @@ def _refusal(path: Path) -> str:
     return f"cannot read the study {path}: its schema is {schema!r}: expected a log, ID{SUFFIX}"
 
 
-def _save_copy(document: SavedDocument) -> str:
+def _save_copy(document: LayersDocument) -> str:
     path = Path(tempfile.gettempdir()) / f"polybench-{document.id}.json"
     try:
         write_file_atomically(path, encode(document))
     except OSError:
         return ""
     return f"; saved a copy to {path}"
-
-
-def _readable(paths: Iterable[Path], type_: type[D]) -> Iterator[D]:
-    for path in paths:
-        with contextlib.suppress(BadInput):
-            yield _load(path, type_)
 
 
 @contextlib.contextmanager
@@ -469,7 +459,7 @@ def load_document(name: str, store: Store, *, salvage: bool = False) -> AnyDocum
             document: AnyDocument = store.load_sweep(name, kind, salvage=salvage)
             return document
         if store.has_layers(name):
-            return store.load_kind(LayersDocument, name)
+            return store.load_layers(name)
         return store.load(name, salvage=salvage)
     try:
         document = read_document(read_regular_file(Path(name)))

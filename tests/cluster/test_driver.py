@@ -97,7 +97,7 @@ def test_changed_versions_are_rejected_or_reported_on_resume(  # type: ignore[no
     store, executor = Store(tmp_path / "r"), ScriptedExecutor(b=[two])
     monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
     checkpoints = CheckpointStore(store.folder)
-    checkpoint = checkpoints.read(result.unfinished_id, ClusterCheckpoint)
+    checkpoint = checkpoints.read(result.unfinished_id)
     header = msgspec.structs.replace(checkpoint.header, polybench=ToolVersion("0.0.1", None))
     checkpoints.write(msgspec.structs.replace(checkpoint, header=header))
     with pytest.raises(BadInput, match=r"polybench's version was 0\.0\.1, now "):
@@ -204,9 +204,9 @@ def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # 
     store = Store(tmp_path / "r")
     before = unfinished_ids(store)
     with CheckpointStore(store.folder).lock(result.unfinished_id), pytest.raises(BadInput, match="is still running"):
-        discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
+        discard(ResumableRun(result.unfinished_id, "cluster"), store)
     assert unfinished_ids(store) == before != []
-    discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
+    discard(ResumableRun(result.unfinished_id, "cluster"), store)
     assert unfinished_ids(store) == []
 
 
@@ -438,7 +438,7 @@ def test_a_running_cluster_run_is_locked(tmp_path: Path, monkeypatch: pytest.Mon
 
     class Trying(ScriptedExecutor):
         def check(self, groups: Sequence[MachineGroup]) -> list[str]:
-            (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint) or [header.id]
+            (id,) = CheckpointStore(store.folder).ids() or [header.id]
             with pytest.raises(BadInput, match="is still running"), CheckpointStore(store.folder).lock(id):
                 pass
             locked.append(id)

@@ -38,7 +38,6 @@ from polybench.results.document import derive
 from polybench.run import run_study
 from polybench.runner.checkpoint import (
     CheckpointStore,
-    ClusterCheckpoint,
     ClusterRun,
     ResumableRun,
     discard,
@@ -256,17 +255,17 @@ def test_interrupted_driver_leaves_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(Ended):
         run(cluster, store.folder, ActAtStage("b: process 2 of 2: starting", end))
     assert node_programs() == []
-    (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
+    (id,) = CheckpointStore(store.folder).ids()
     (study_id,) = unfinished_ids(store)
     assert (
         find_resumable("last", store)
         == find_resumable(study_id, store)
         == find_resumable(id, store)
-        == ResumableRun(id, ClusterCheckpoint)
+        == ResumableRun(id, "cluster")
     )
-    assert find_unfinished(cluster.study, store, ClusterCheckpoint, select_machines(cluster.groups)) == id
+    assert find_unfinished(cluster.study, store, "cluster", select_machines(cluster.groups)) == id
     with pytest.raises(BadInput, match=r"machines was \['a', 'b'\], now \['a'\]"):
-        find_unfinished(cluster.study, store, ClusterCheckpoint, select_machines(cluster.groups[:1]))
+        find_unfinished(cluster.study, store, "cluster", select_machines(cluster.groups[:1]))
 
     result = resume_on_cluster(id, listener := RecordingProgress(), store=store)
     # Neither the finished machine nor the process run that had arrived is repeated.
@@ -289,7 +288,7 @@ def test_study_is_not_resumed_on_a_changed_machine(tmp_path: Path) -> None:
     store = Store(tmp_path / "r")
     with pytest.raises(RuntimeError):
         run(cluster_run(tmp_path), store.folder, ActAtStage("process 2 of 2: starting", end))
-    (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
+    (id,) = CheckpointStore(store.folder).ids()
     (study_id,) = unfinished_ids(store)
     header, *events = read_log(store.log_path(study_id))
     assert isinstance(header, Header)
@@ -297,9 +296,9 @@ def test_study_is_not_resumed_on_a_changed_machine(tmp_path: Path) -> None:
     store.log_path(study_id).write_bytes(b"".join(map(encode_event, [header, *events])))
     with pytest.raises(BadInput, match=r"cannot resume .*cpu was another one, now "):
         resume_on_cluster(id, RecordingProgress(), store=store)
-    assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == [id]
-    discard(ResumableRun(id, ClusterCheckpoint), store)
-    assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == unfinished_ids(store) == []
+    assert CheckpointStore(store.folder).ids() == [id]
+    discard(ResumableRun(id, "cluster"), store)
+    assert CheckpointStore(store.folder).ids() == unfinished_ids(store) == []
 
 
 def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path) -> None:

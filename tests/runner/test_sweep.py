@@ -113,7 +113,7 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
     assert points[1] in invoke("list", "--show-points", "--results", str(tmp_path)).stdout
     assert all(row["resumable"] for row in rows.values())
     for name in ("last", *points.values()):
-        assert find_resumable(name, Store(tmp_path)) == ResumableRun(id)
+        assert find_resumable(name, Store(tmp_path)) == ResumableRun(id, "sweep")
     shown = json.loads(invoke("show", points[1], "--results", str(tmp_path), "--format", "json").stdout)
     assert (shown["id"], shown["settings"]["batch_size"], shown["finished"]) == (points[1], 16, False)
 
@@ -229,7 +229,7 @@ def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp
         resume_sweep(id, RecordingProgress(), store=store)
     other = SPEC._replace(axes={"batch_size": [8, 64]})
     with pytest.raises(BadInput, match=r"swept values was .*8, 16, 32.*, now .*8, 64.*resume " + id):
-        find_unfinished(other.study, store, selection=select_sweep(other.axes, other.command))
+        find_unfinished(other.study, store, "sweep", select_sweep(other.axes, other.command))
     assert unfinished_ids(store) == [id]
     assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
 

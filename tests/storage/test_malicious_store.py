@@ -17,7 +17,6 @@ from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
 from polybench.log import Header, encode_line
 from polybench.results.document import derive
-from polybench.schema.measurements import LayersDocument
 from polybench.storage.store import Store
 from tests.commands import invoke, printed, printed_json, refused
 from tests.factories import measured, study
@@ -162,7 +161,7 @@ def test_only_a_few_of_many_matches_are_named(tmp_path: Path) -> None:
 def test_names_that_are_not_utf8_can_be_saved(tmp_path: Path) -> None:
     document = msgspec.structs.replace(full_layers(full_study()), argv=["--data", os.fsdecode(b"/x\xff")])
     Store(tmp_path).save(document)
-    assert Store(tmp_path).load_kind(LayersDocument, "layers-last").argv == ["--data", "/x\\udcff"]
+    assert Store(tmp_path).load_layers("layers-last").argv == ["--data", "/x\\udcff"]
 
 
 def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
