@@ -238,9 +238,11 @@ class Store:
     def log_of(self, name: str, kind: str = "study") -> bytes:
         """Return the lines of the log of a study, point or sweep; a name is that of `load` or `load_sweep`."""
         if kind != "study":
-            return _find_by_prefix(self._sweep_paths(kind), name, kind).read_bytes()
+            return read_regular_file(_find_by_prefix(self._sweep_paths(kind), name, kind))
         location = self.find(name)
-        return location.path.read_bytes() if location.point is None else b"".join(map(encode_line, location.events()))
+        if location.point is None:
+            return read_regular_file(location.path)
+        return b"".join(map(encode_line, location.events()))
 
     def find(self, name: str) -> Location:
         """Return where the log of a study is; a name is that of `load`, and so is the error."""
