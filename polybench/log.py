@@ -397,7 +397,7 @@ class Outline(NamedTuple):
     end: StudyEnded | None
     points: Sequence[Outline] = ()
     parameters: Mapping[str, int] = {}
-    """Of a point: its values of the axes."""
+    """A point's values of the axes; empty for a study or sweep."""
 
 
 def read_outline(path: Path) -> Outline:

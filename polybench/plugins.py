@@ -29,25 +29,25 @@ class PluginWarning(UserWarning):
     """Warning about a row of another package that cannot be used."""
 
 
-NO_PLACES: Mapping[str, str] = {}
+NO_REFERENCES: Mapping[str, str] = {}
 
 
 class Registry(UserDict[str, Row]):
     """Polybench's own rows by name; `names`, `find` and `rows` include those of other packages."""
 
-    def __init__(self, noun: str, row_type: type[Row], places: Mapping[str, str] = NO_PLACES) -> None:
-        """Start a table, with own rows at `places`, `module:attribute`, which are imported when they are used."""
+    def __init__(self, noun: str, row_type: type[Row], references: Mapping[str, str] = NO_REFERENCES) -> None:
+        """Start a table; `references` are own rows as `module:attribute`, which are imported when they are used."""
         super().__init__()
-        self.data: dict[str, Any] = dict(places)
+        self.data: dict[str, Any] = dict(references)
         self.noun = noun
         self.row_type: Any = row_type
         self.group = f"polybench.{noun}s"
         _GROUPS.append(self.group)
 
     def __getitem__(self, name: str) -> Row:
-        """Return one of polybench's own rows; raises KeyError if there is none of this name."""
-        if isinstance(place := self.data[name], str):
-            module, _, attribute = place.partition(":")
+        """Return one of polybench's own rows; raises KeyError for an unknown name."""
+        if isinstance(reference := self.data[name], str):
+            module, _, attribute = reference.partition(":")
             self.data[name] = getattr(importlib.import_module(module), attribute)
         row: Row = self.data[name]
         return row

@@ -68,7 +68,7 @@ S = TypeVar("S", StudyDocument, OverheadDocument, SweepDocument)
 
 
 class LoggedResult(DocumentResult[S], Generic[S]):
-    """What was measured. `document` is its report, which is computed from `log`."""
+    """A study or sweep: its `log`, and the report that is computed from it, `document`."""
 
     def __init__(self, document: S, log: bytes) -> None:
         self.document, self.log = document, log

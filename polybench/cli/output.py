@@ -198,8 +198,8 @@ def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
 
 
 DOCUMENT_HELP = (
-    "Document: an ID, a unique prefix, `last`, `layers-last`, `sweep-last`, `overhead-last`, or the path"
-    " of a JSON file."
+    "Document: an ID, a unique prefix, `last`, `layers-last`, `sweep-last`, `overhead-last`, or a path: of a"
+    " study's or sweep's log (.jsonl), or of another document (.json)."
 )
 """Help of the argument of commands that load any document."""
 

@@ -29,7 +29,7 @@ def report(
         typer.Argument(
             metavar="ID...",
             help="Studies, sweeps or overheads: IDs, unique prefixes, `last`, `sweep-last`, `overhead-last`, or paths"
-            " of JSON files.",
+            " of logs (.jsonl).",
             autocompletion=saved("study", "sweep", "overhead"),
         ),
     ] = None,

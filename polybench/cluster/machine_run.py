@@ -94,7 +94,7 @@ class MachineRun:
 
     @property
     def outcome(self) -> str | None:
-        """How its study has ended; None if its log has no end."""
+        """The outcome of its study; None if its log has no end."""
         last = self.events[-1] if self.events else None
         return last.outcome if isinstance(last, StudyEnded) else None
 

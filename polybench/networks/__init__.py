@@ -1,4 +1,4 @@
-"""Built-in networks. ADD A MODEL: one file with one tuple of layers, and a row in `_PLACES`."""
+"""Built-in networks. ADD A MODEL: one file with one tuple of layers, and a row in `_REFERENCES`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polybench.networks.sequence_layers import Positions
 from polybench.networks.single_layer import single_layer
 from polybench.plugins import Registry
 
-_PLACES = {
+_REFERENCES = {
     "lenet": "polybench.networks.lenet:LENET",
     "keras-cnn": "polybench.networks.keras_examples:KERAS_CNN",
     "dlframeworks-cnn": "polybench.networks.article_cnns:DLFRAMEWORKS_CNN",
@@ -29,7 +29,7 @@ _PLACES = {
     "vit-cifar": "polybench.networks.transformers:VIT_CIFAR",
     "mobile-cifar": "polybench.networks.mobile_cifar:MOBILE_CIFAR",
 }
-MODELS = Registry("model", Model, _PLACES)
+MODELS = Registry("model", Model, _REFERENCES)
 """Networks by name. A family of networks with the depth in its name is represented by its shallowest member."""
 
 _CATDOG_FAMILY = "catdog-N"

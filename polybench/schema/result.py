@@ -454,14 +454,14 @@ class Result(ConfigurationStatus, kw_only=True):
 
 
 class EndedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What lists show of a result and repetitions of a study compare; the end of a log has it."""
+    """The part of a result that lists show and repetitions of a study compare, in the end of a log."""
 
     is_for_production: bool = True
     """See `Result`."""
     is_inconclusive: bool = False
     """True if its comparison with the baseline supports no conclusion."""
     ci95: Interval | None = None
-    """Of the mean step."""
+    """95 % interval of the mean step."""
     processes: NaturalInt = 0
     """Process runs with step times; 0 if it failed, or if interference was excessive."""
     versions: dict[str, Any] = {}

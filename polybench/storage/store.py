@@ -303,7 +303,7 @@ class Store:
 
 
 class Location(NamedTuple):
-    """Where the log of a study is: in a file of its own, or as a point in that of a sweep."""
+    """The place of a study's log: a file of its own, or a point in that of a sweep."""
 
     path: Path
     point: int | None = None
