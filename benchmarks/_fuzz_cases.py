@@ -39,18 +39,18 @@ from polybench.planning.study_file import parse
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
-from polybench.results.document import report_of
+from polybench.results.layers import derive_layers
 from polybench.runner.prepare import new_header, new_log, open_session
 from polybench.runner.process_runs import ProcessRuns
 from polybench.runner.progress import NullProgress
-from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, read_document
+from polybench.schema.documents import AnyDocument, kind_of, read_document
 from polybench.schema.encoding import encode
 from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.trace import TraceDiffDocument, TraceSummary
 from polybench.storage.anonymize import anonymize
-from polybench.storage.store import Store
+from polybench.storage.store import Store, load_document
 from polybench.storage.summaries import summarize as summarize_document
 from polybench.trace import diff as trace_diff
 from polybench.trace.file import Trace
@@ -84,8 +84,8 @@ def use(found: AnyDocument) -> None:
     else:
         done += [partial(render, found, name) for name in FORMATS]
     done += [partial(draw, name, found) for name, figure in FIGURES.items() if figure.kind == kind]
-    done += [partial(summarize_document, found)] if DOCUMENT_KINDS[kind].folder is not None else []
     if isinstance(found, StudyDocument):
+        done.append(partial(summarize_document, found))
         other = msgspec.structs.replace(from_json(_GOLDEN.read_bytes()), id="other")
         saved = SavedDocuments([], [found, other])
         for pair in ((found, other), (other, found)):
@@ -158,17 +158,18 @@ def _paths(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def log(data: bytes) -> None:
-    """Read the log of an unfinished study, compute its report, and print it."""
+    """Read a log, compute its document, and print it."""
     path = _FOLDER / "fuzzed.jsonl"
     path.write_bytes(data)
     for salvage in (False, True):
         with contextlib.suppress(BadInput):
-            render(report_of(read_log(path, salvage=salvage), salvage=salvage), "table")
+            render(load_document(str(path), Store(_FOLDER), salvage=salvage), "table")
 
 
 def edited_log(data: bytes) -> None:
-    """The same with a few values replaced."""
-    events = edit([msgspec.json.decode(line) for line in _unfinished()], data)
+    """The same with a few values replaced in the log of an unfinished study, or of layers."""
+    lines = _layers_log().read_bytes().splitlines() if data and data[0] % 2 else _unfinished()
+    events = edit([msgspec.json.decode(line) for line in lines], data[1:])
     log(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
 
 
@@ -415,11 +416,13 @@ def _documents() -> list[Any]:
     made = [diff(study, other), build_history([other, study]), merge([study, other], {})]
     with contextlib.suppress(BadInput):
         made.append(explain(study, SavedDocuments([], [study, other])))
-    large = [
-        msgspec.json.decode(min(_GALLERY.glob(f"{folder}/*.json"), key=_size).read_bytes())
-        for folder in ("layers", "sweeps")
-    ]
+    sweep = min(_GALLERY.glob("sweeps/*.json"), key=_size).read_bytes()
+    large = [msgspec.json.decode(text) for text in (encode(derive_layers(read_log(_layers_log()))), sweep)]
     return [whole, *map(_shorten, large), *(msgspec.json.decode(encode(one)) for one in made), *_small_documents(study)]
+
+
+def _layers_log() -> Path:
+    return min(_GALLERY.glob("layers-*.jsonl"), key=_size)
 
 
 def _size(path: Path) -> int:

@@ -47,7 +47,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 def _shown(store: Store) -> Iterator[StudyDocument | SweepDocument]:
     yield from store.studies()
-    yield from store.sweeps()
+    yield from store.others("sweep")
     for path in sorted((store.folder / "sweeps").glob("*.json")):  # printed before sweeps were logs
         yield decode(path.read_bytes(), SweepDocument)
 

@@ -1,4 +1,4 @@
-"""The log of a study or sweep: what happened, one JSON object a line, in the order in which it happened.
+"""The log of a study, sweep or layers: what happened, one JSON object a line, in the order in which it happened.
 
 Everything else is computed from it: `results.document.derive` is the report, and resuming measures what a log lacks.
 A line is written and synchronized as soon as its event has happened, and never while a worker runs a timing block.
@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -22,12 +22,21 @@ from polybench.data.disk import atomic_write, open_regular_file, read_regular_fi
 from polybench.errors import BadInput
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.schedule import RoundBudget
-from polybench.protocol.calls import BlockMeasured
+from polybench.protocol.calls import BlockMeasured, OperationTime
 from polybench.schema import units
 from polybench.schema.documents import json_schema, kind_of_id, point_id
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.metadata import Host, PublishedResult, RoundInterference, Settings, Tag, ToolVersion
-from polybench.schema.options import Configuration, Id, NaturalInt, PositiveInt, Seconds, SweepCommand, Workload
+from polybench.schema.options import (
+    Configuration,
+    Id,
+    LogCommand,
+    NaturalInt,
+    PositiveInt,
+    Seconds,
+    SweepCommand,
+    Workload,
+)
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, BlockCounters, DeviceAllocation, Memory, NativeAllocation
 from polybench.schema.result import EndedResult, Startup, TrainedEpoch
@@ -57,8 +66,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 class Header(Event, frozen=True, kw_only=True, tag="header"):
     """The first line: everything that is known before the first measurement.
 
-    `study` is TOML with all defaults. An `anonymous` study names neither the machine nor paths. A sweep has the values
-    of its axes, which its points combine, and the command that renders it.
+    `study` is TOML with all defaults. An `anonymous` study names neither the machine nor paths. Anything but a study
+    has the `command` that measured it, and a sweep the values of its axes, which its points combine.
     """
 
     schema: Schema = SCHEMA
@@ -79,14 +88,16 @@ class Header(Event, frozen=True, kw_only=True, tag="header"):
     anonymous: bool = False
     axes: dict[str, list[NaturalInt]] = {}
     """Values by axis of `planning.grid`, the last axis fastest; empty for a study."""
-    command: SweepCommand | None = None
+    command: LogCommand | None = None
     usable_threads: PositiveInt | None = None
     """More threads oversubscribe the machine; only a sweep has them."""
+    expand_blocks: bool = False
+    """Layers of residual blocks have rows of their own; only layers have it."""
 
     def __post_init__(self) -> None:
-        is_sweep = bool(self.axes)
-        if is_sweep != (self.command is not None) or is_sweep != (self.usable_threads is not None):
-            raise ValueError("a sweep has axes, a command and usable threads, and a study none of them")
+        is_sweep = self.command in get_args(SweepCommand)
+        if (bool(self.axes), self.usable_threads is not None) != (is_sweep, is_sweep):
+            raise ValueError("a sweep has axes and usable threads, and nothing else has them")
         if self.command is not None and kind_of_id(self.id) != self.command:
             raise ValueError(f"the ID of this {self.command} is {self.id!r}")
 
@@ -107,6 +118,8 @@ class PlannedConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     caveat: str | None = None
     """See `schema.result.Result`."""
     world_size: PositiveInt = 1
+    compiled_as_whole: bool = False
+    """The engine compiles or times the step as a whole, so its layers have no separate times."""
     env_vars: dict[str, str] = {}
     """Environment variables that polybench sets for the workers."""
     inherited_env_vars: dict[str, str] = {}
@@ -210,6 +223,15 @@ class BlockTimed(BlockMeasured, frozen=True, kw_only=True, tag_field="event", ta
     usage: BlockUsage | None = None
     point: NaturalInt | msgspec.UnsetType = msgspec.UNSET
     """That of `Event`, which cannot be a second base."""
+
+
+class OperationsTimed(Event, frozen=True, kw_only=True, tag="operation"):
+    """Times of all operations of a configuration in a round, in the order of a step; the same ones in each round."""
+
+    configuration: str
+    process: NaturalInt
+    round: NaturalInt
+    operations: list[OperationTime]
 
 
 class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory"):
@@ -317,8 +339,8 @@ class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
 
 
 OfConfiguration = (
-    EngineLoaded | ParityChecked | WorkerStarted | BlockTimed | MemoryMeasured | AllocationsCounted | PipelineTimed
-    | AllreduceTimed | PeaksUsed | EpochTrained | Failed
+    EngineLoaded | ParityChecked | WorkerStarted | BlockTimed | OperationsTimed | MemoryMeasured | AllocationsCounted
+    | PipelineTimed | AllreduceTimed | PeaksUsed | EpochTrained | Failed
 )  # fmt: skip
 """Events of one configuration; a warning may be one as well."""
 

@@ -242,7 +242,7 @@ def layers(
             )
         )
     return LayersDocument(
-        id="20250103-000000-abcd",
+        id="layers-20250103-000000-abcd",
         created=study.created,
         polybench=study.polybench,
         argv=["layers"],

@@ -34,7 +34,7 @@ def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
     found: dict[str, tuple[str, Drawable]] = {}
     for study in store.studies():
         drawn: dict[str, Drawable | None] = dict.fromkeys(("speed", "startup", "break_even", "accuracy"), study)
-        drawn["layers"] = newest_layers(study, store.layers())
+        drawn["layers"] = newest_layers(study, list(store.others("layers")))
         found |= {
             f"{study.id}.{name}": (name, one) for name, one in drawn.items() if one is not None and _has_data(name, one)
         }
@@ -48,7 +48,7 @@ def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
 def sweeps(store: Store) -> list[SweepDocument]:
     """Return the sweeps of a folder: by their logs, and those that were printed before sweeps were logs."""
     printed = sorted((store.folder / "sweeps").glob("*.json"))
-    return [*store.sweeps(), *(decode(path.read_bytes(), SweepDocument) for path in printed)]
+    return [*store.others("sweep"), *(decode(path.read_bytes(), SweepDocument) for path in printed)]
 
 
 def _has_data(name: str, document: Drawable) -> bool:

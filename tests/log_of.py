@@ -27,6 +27,7 @@ from polybench.log import (
     GroupsChosen,
     Header,
     MemoryMeasured,
+    OperationsTimed,
     ParityChecked,
     PeaksUsed,
     PhaseEnded,
@@ -42,33 +43,118 @@ from polybench.log import (
     Warned,
     WorkerStarted,
     encode_line,
+    header_of,
 )
 from polybench.machine.meters.gpu import THROTTLE_REASON_NAMES, GpuSample, GpuUsage
 from polybench.machine.meters.observer import BlockUsage
 from polybench.networks import find_model
+from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.planning.schedule import RoundBudget, TimingBlocks
 from polybench.planning.study_file import stored_study
+from polybench.protocol.calls import OperationTime
 from polybench.results.document import DEFAULT_BASELINE, derive, printed_results
 from polybench.results.sweep import MeasuredPoint, derive_sweep, sweep_end
-from polybench.schema.measurements import PeakMeasurement
+from polybench.schema.measurements import LayerRow, LayersDocument, PeakMeasurement
 from polybench.schema.metadata import Document
-from polybench.schema.options import Configuration, merge_prices
-from polybench.schema.parity import UNCHECKED
-from polybench.schema.resources import Allocations, BlockCounters, Memory, PeakComparison
-from polybench.schema.result import Result, library_versions
+from polybench.schema.options import Configuration, Workload, merge_prices
+from polybench.schema.parity import UNCHECKED, ParityCheck
+from polybench.schema.resources import Allocations, BlockCounters, GarbageCollection, Memory, PeakComparison
+from polybench.schema.result import ConfigurationStatus, Result, library_versions
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import is_anonymized
 from polybench.storage.store import Store
 
 
 def save_document(store: Store, document: Document) -> Path:
-    """Save a document in the store's folder, a study as its log, and return its path."""
-    if not isinstance(document, StudyDocument):
-        return store.save(document)
-    path = store.log_path(document.id)
+    """Save the log of a study or of layers in the store's folder, and return its path."""
+    if isinstance(document, LayersDocument):
+        events = layers_events_of(document)
+    else:
+        assert isinstance(document, StudyDocument)
+        events = events_of(document)
+    path = store.log_path(header_of(events).id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(log_of(document))
+    path.write_bytes(b"".join(map(encode_line, events)))
     return path
+
+
+def layers_events_of(document: LayersDocument) -> list[AnyEvent]:
+    """Return the events of layers: those of a study, and the operations after each timing block.
+
+    A row of a residual block is the sum of its layers. The collector's time, of which rows have only the mean, is the
+    same in each round.
+    """
+    layers = split_layers(find_model(document.settings.model))
+    rows = {one.configuration: one.rows for one in document.configurations}
+    whole = {one.configuration: one.compiled_as_whole for one in document.configurations}
+    inside = {layer.name for layer in layers if layer.name != layer.block}
+    found: list[AnyEvent] = []
+    for event in events_of(_study_of(document)):
+        match event:
+            case Header():
+                expands = any(row.layer in inside for own in rows.values() for row in own)
+                own_id = f"layers-{document.id.removeprefix('layers-')}"
+                found.append(msgspec.structs.replace(event, id=own_id, command="layers", expand_blocks=expands))
+            case SettingsChosen():
+                planned = [
+                    msgspec.structs.replace(one, compiled_as_whole=whole[one.name]) for one in event.configurations
+                ]
+                found.append(msgspec.structs.replace(event, configurations=planned))
+            case BlockTimed() if rows[event.configuration]:
+                timed = OperationsTimed(
+                    configuration=event.configuration,
+                    process=event.process,
+                    round=event.round,
+                    operations=[_operation(row, layers, event) for row in rows[event.configuration]],
+                )
+                found += [event, timed]
+            case _:
+                found.append(event)
+    return found
+
+
+def _operation(row: LayerRow, layers: Sequence[TimedLayer], block: BlockTimed) -> OperationTime:
+    numbers = [
+        number
+        for number, layer in enumerate(layers)
+        if row.layer in (layer.block, layer.name, layer.name.partition(" + ")[0])
+        and (
+            row.operation == "forward"
+            or row.operation in [one.operation for one in layer.gradients()]
+            or (row.operation == "relu gradient" and layer.has_relu)
+        )
+    ]
+    return OperationTime(
+        tuple(numbers), row.operation, row.seconds[block.process][block.round], row.gc_seconds_per_step
+    )
+
+
+def _study_of(document: LayersDocument) -> StudyDocument:
+    """Return the study whose whole steps were measured beside the layers."""
+    settings = document.settings
+    own = {name: getattr(settings, name) for name in Workload.__struct_fields__ if hasattr(settings, name)}
+    workload = Workload(**(own | {"precision": settings.precision.partition(",")[0]}))
+    results = [
+        Result(
+            **{name: getattr(one, name) for name in ConfigurationStatus.__struct_fields__},
+            workload=workload,
+            parity=ParityCheck(one.parity),
+            versions=one.versions,
+            gc=GarbageCollection(one.gc_seconds_per_step),
+            step_times=one.step_times,
+            peak=one.peak,
+        )
+        for one in document.configurations
+    ]
+    return StudyDocument(
+        **document.header(),
+        study=document.study,
+        settings=settings,
+        interference=document.interference,
+        results=results,
+        warnings=document.warnings,
+        finished=True,
+    )
 
 
 def save_sweep(store: Store, id: str, points: Sequence[MeasuredPoint], *, ended: bool = True, **fields: Any) -> Path:

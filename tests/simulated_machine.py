@@ -211,7 +211,7 @@ class Machine:
             (session, "IdleWait", idle_wait),
             (shared_files, "write", _shared_files),
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
-            (sweep, "new_header", _header),
+            *((module, "new_header", _header) for module in (layers, sweep)),
             (handler, "read_rss", lambda: _RSS),
             (os, "fsync", lambda _: None),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),

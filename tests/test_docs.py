@@ -32,7 +32,7 @@ def test_each_failure_names_existing_tests() -> None:
 
 def test_gallery_studies_are_complete_anonymous_and_have_figures() -> None:
     store = Store(GALLERY / "measured")
-    documents = [*store.studies(), *store.layers(), *sweeps(store)]
+    documents = [*store.studies(), *store.others("layers"), *sweeps(store)]
     assert {one.host.hostname for one in documents} == {UNKNOWN_HOST}
     assert all(study.finished for study in store.studies())
     assert {path.stem for path in (GALLERY / "figures").iterdir()} == set(figures(store))

@@ -85,7 +85,7 @@ def test_one_seed_gives_one_study() -> None:
 def test_layers_are_timed_beside_whole_steps() -> None:
     scripts = {"torch": Script(0.020)}
     with Machine(**STEADY).simulate(scripts):
-        (configuration,) = run_layers(study_of(scripts, processes=2), NullProgress()).configurations
+        (configuration,) = run_layers(study_of(scripts, processes=2), NullProgress()).document.configurations
     assert configuration.step_seconds == pytest.approx(0.0206, rel=0.05)
     assert sum(row.seconds_per_step for row in configuration.rows) == pytest.approx(0.8 * 0.020, rel=0.1)
 

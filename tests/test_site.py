@@ -193,7 +193,7 @@ def test_each_sweep_of_the_gallery_has_its_page_and_report(tmp_path: Path, monke
     monkeypatch.setattr(hooks, "_FOLDER", tmp_path)
     store, id = Store(tmp_path / "measured"), "sweep-20250101-000000-abcd"
     save_sweep(store, id, points_over_threads())
-    sweep = store.load_sweep(id, "sweep")
+    sweep = store.load_other(id, "sweep")
     assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling", f"{sweep.id}.thumbnail"}
     site = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
     site.plugins._current_plugin = "a hook"  # MkDocs sets this before it calls a hook

@@ -81,7 +81,7 @@ def _pair_sentence(
     seconds = abs(pair.difference_seconds)
     text = f"{names[slow.configuration]} - {names[fast.configuration]}: {units.format_seconds(seconds)}"
     breakdown = _layer_breakdown(fast, slow, layers)
-    evidence = f"layers {breakdown.sources[0]}" if breakdown else "step_time"
+    evidence = breakdown.sources[0] if breakdown else "step_time"
     if breakdown is not None and (miss := _describe_miss(breakdown, slow, fast, names)):
         text += f". The layers timed alone do not explain this difference: {miss}"
     else:

@@ -73,7 +73,7 @@ def _difference(pair: ExplainedComparison) -> Statement:
 
 
 def _layers(breakdown: Breakdown) -> Iterator[Statement]:
-    source, difference = f"layers {breakdown.sources[0]}", breakdown.difference_seconds
+    source, difference = breakdown.sources[0], breakdown.difference_seconds
     notable = [one for one in breakdown.components if abs(one.difference_seconds) >= _NOTABLE * abs(difference)]
     causes = [one for one in notable if _same_direction(one, breakdown)][:_MAX_COMPONENTS]
     for number, component in enumerate(causes):

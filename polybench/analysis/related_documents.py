@@ -53,7 +53,7 @@ def load_saved_documents(study: StudyDocument, store: Store) -> SavedDocuments:
     """Load the documents that may be related: those of the same machine and network, and all summaries."""
     same = Filters(model=glob.escape(study.settings.model), host=glob.escape(study.host.hostname))
     studies = list(itertools.islice(store.studies(same), MAX_STUDIES))
-    return SavedDocuments(store.layers(), studies, store.summaries())
+    return SavedDocuments(list(store.others("layers", same)), studies, store.summaries())
 
 
 def newest_layers(study: StudyDocument, saved: Sequence[LayersDocument]) -> LayersDocument | None:

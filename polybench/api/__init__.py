@@ -26,7 +26,7 @@ from polybench.experiments.layers import run_layers
 from polybench.experiments.peak import run_peak
 from polybench.experiments.sweep import run_sweep
 from polybench.importer import import_model
-from polybench.networks.single_layer import single_layer, timed_layer_name
+from polybench.networks.single_layer import single_layer
 from polybench.planning.grid import BATCH_SIZES, SweepSpec
 from polybench.run import run, run_study
 from polybench.runner.checkpoint import ClusterRun
@@ -177,20 +177,13 @@ def layers(
 
     The other arguments are those of `compare`.
     """
-    only_layer = None
     if layer is not None:
-        options["model"], only_layer = layer, timed_layer_name(single_layer(layer))
+        options["model"] = single_layer(layer).name
     study = build_study(options)
-    return LayersResult(
-        run_layers(
-            study.quick() if quick else study,
-            make_progress(progress),
-            header=new_header(),
-            strict=strict,
-            expand_blocks=expand_blocks,
-            only_layer=only_layer,
-        )
+    outcome = run_layers(
+        study.quick() if quick else study, make_progress(progress), strict=strict, expand_blocks=expand_blocks
     )
+    return LayersResult(outcome.document, outcome.log)
 
 
 def sweep(

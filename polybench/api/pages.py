@@ -35,7 +35,10 @@ class Pages:
     def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
         """`warn` is called with a sentence for each document that cannot be read."""
         self._store, self._warn = store, warn
-        found = sorted((*store.summaries(), *store.sweep_summaries()), key=lambda one: (one.started_at, one.file))
+        found = sorted(
+            (*store.summaries(), *store.other_summaries("sweep", "overhead")),
+            key=lambda one: (one.started_at, one.file),
+        )
         if not found:
             raise BadInput(f"no saved studies in {store.folder}: create one with polybench compare")
         self._saved = {one.file: one for one in found}

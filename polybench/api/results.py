@@ -64,11 +64,11 @@ class DocumentResult(Generic[D]):
         return self.to_markdown()
 
 
-S = TypeVar("S", StudyDocument, OverheadDocument, SweepDocument)
+S = TypeVar("S", StudyDocument, OverheadDocument, SweepDocument, LayersDocument)
 
 
 class LoggedResult(DocumentResult[S], Generic[S]):
-    """A study or sweep: its `log`, and the report that is computed from it, `document`."""
+    """What was measured: its `log`, and the report that is computed from it, `document`."""
 
     def __init__(self, document: S, log: bytes) -> None:
         self.document, self.log = document, log
@@ -214,16 +214,10 @@ class PeakResult(DocumentResult[PeakDocument]):
         return _plot("peak", self.document)
 
 
-class LayersResult(DocumentResult[LayersDocument]):
-    """Times of layers. `document` is the saved document."""
+class LayersResult(LoggedResult[LayersDocument]):
+    """Times of layers."""
 
     _index = ["configuration", "layer", "operation"]  # noqa: RUF012 - declared as a ClassVar above
-
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder, where `polybench list`, `show` and `report` find it."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each operation of each layer in each configuration, in SI units."""

@@ -48,14 +48,14 @@ def load_sweep(
     `prices` are those of `load`.
     """
     store = Store(results_folder(results))
-    (document,) = with_prices([store.load_sweep(sweep, "sweep")], prices, store)
+    (document,) = with_prices([store.load_other(sweep, "sweep")], prices, store)
     return SweepResult(document, store.log_of(sweep, "sweep"))
 
 
 def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
     """Load a saved overhead by its ID, a unique prefix, the path of its log, or `overhead-last`."""
     store = Store(results_folder(results))
-    return OverheadResult(store.load_sweep(overhead, "overhead"), store.log_of(overhead, "overhead"))
+    return OverheadResult(store.load_other(overhead, "overhead"), store.log_of(overhead, "overhead"))
 
 
 def diff(

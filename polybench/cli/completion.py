@@ -66,7 +66,7 @@ def saved(*kinds: str) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
 
         store = _store(ctx)
         try:
-            summaries = *store.summaries(), *store.sweep_summaries(), *store.layers_summaries()
+            summaries = *store.summaries(), *store.other_summaries()
             found = [one for one in summaries if not kinds or one.kind in kinds]
         except BadInput:
             return []

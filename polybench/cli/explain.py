@@ -92,7 +92,7 @@ def explain_study(
 
         context = new_header(argv, anonymous=is_anonymized(document.host))
         try:
-            layers = run_layers(layers_study, progress, store=store, header=context)
+            layers = run_layers(layers_study, progress, store=store, header=context).document
         except PolybenchError as error:  # the study's result is printed anyway
             progress.on_warning(f"the layers could not be measured: {error}")
             code = error.exit_code

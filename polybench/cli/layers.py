@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
@@ -32,8 +34,12 @@ from polybench.cli.output import (
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import render
+from polybench.render import check_format, render
+from polybench.render.table import Sort
 from polybench.schema.options import Study
+
+if TYPE_CHECKING:
+    from polybench.experiments.layers import LayersOutcome
 
 _EXCLUDED = {
     "epochs", "accuracy", "target_accuracy", "target_loss", "metrics", "injected_delays", "recheck", "dry_run",
@@ -44,7 +50,7 @@ _ONLY_ALLOCATIONS = {"input", "loader_workers", "augment", "replicas", "top"}
 _ALLOCATIONS = {*WORKLOAD, "timeout", "allocations", "top", "format", "output", "anonymous", "quiet", "verbose"}
 """Options that have an effect with --allocations."""
 
-Sort = Annotated[
+SortOption = Annotated[
     str,
     typer.Option(
         "--sort",
@@ -111,7 +117,7 @@ def layers(
     options: OutputOptions,
     quick: bool,
     strict: bool,
-    sort: Sort = "network",
+    sort: SortOption = "network",
     expand_blocks: ExpandBlocks = False,
     layer: SingleLayer = None,
     shape: InputShape = None,
@@ -128,43 +134,55 @@ def layers(
     from polybench.experiments.layers import run_layers
     from polybench.render.layers import ORDERS
     from polybench.runner.prepare import new_header
-    from polybench.storage.store import Store, results_folder
 
     if allocations:
         reject_given(context, context.params.keys() - _ALLOCATIONS, "has no effect with --allocations: leave it out")
         show_allocation_sites(study, options, format, top)
     reject_given(context, _ONLY_ALLOCATIONS, "has no effect without --allocations: leave it out")
-    study, only_layer = _with_single_layer(study, layer, shape)
-    order = lookup_or_suggest(sort, ORDERS, "order")
+    study = _with_single_layer(study, layer, shape)
+    measure = partial(
+        run_layers,
+        study.quick() if quick else study,
+        header=new_header(own_arguments(), anonymous=options.anonymous),
+        strict=strict,
+        expand_blocks=expand_blocks,
+        export_folder=export,
+    )
+    _execute(measure, options._replace(format=format), lookup_or_suggest(sort, ORDERS, "order"), export)
+
+
+def resume_layers_by_id(id: str, options: OutputOptions) -> NoReturn:
+    """Measure what these layers lack; print and exit."""
+    from polybench.experiments.layers import resume_layers
+
+    _execute(partial(resume_layers, id, anonymous=options.anonymous), options)
+
+
+def _execute(
+    measure: Callable[..., LayersOutcome], options: OutputOptions, order: Sort = "network", export: Path | None = None
+) -> NoReturn:
+    from polybench.storage.store import Store, results_folder
+
+    check_format(options.format)
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            document = run_layers(
-                study.quick() if quick else study,
-                progress,
-                store=store,
-                header=new_header(own_arguments(), anonymous=options.anonymous),
-                strict=strict,
-                expand_blocks=expand_blocks,
-                only_layer=only_layer,
-                export_folder=export,
-            )
+            document = measure(progress, store=store).document
         if export is not None and any(export.iterdir()) and not options.quiet:
             echo(f"wrote programs of the slowest operation to {export}", err=True)
         message = f"saved as {document.id}; polybench explain uses it"
         hint = interrupted_hint(document.configurations)
-        text = render(document, format, width=width(options.output), sort=order)
+        text = render(document, options.format, width=width(options.output), sort=order)
         print_and_exit(text, options, store, message, layers_exit_code(document), hint=hint)
 
 
-def _with_single_layer(study: Study, layer: str | None, shape: str | None) -> tuple[Study, str | None]:
-    """Replace the network with a single layer, if given, and return its row's name."""
-    from polybench.networks.single_layer import single_layer, timed_layer_name
+def _with_single_layer(study: Study, layer: str | None, shape: str | None) -> Study:
+    """Replace the network with a single layer, if given."""
+    from polybench.networks.single_layer import single_layer
 
     if layer is None:
         if shape is not None:
             raise BadInput("--shape needs a single layer: add --layer")
-        return study, None
-    name = f"{layer} on {shape}" if shape else layer
-    return msgspec.structs.replace(study, model=name), timed_layer_name(single_layer(name))
+        return study
+    return msgspec.structs.replace(study, model=single_layer(f"{layer} on {shape}" if shape else layer).name)

@@ -34,10 +34,7 @@ def list_studies(
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(results))
-    studies = sorted(
-        [*store.summaries(), *store.sweep_summaries(), *store.layers_summaries()],
-        key=lambda study: (study.started_at, study.file),
-    )
+    studies = sorted([*store.summaries(), *store.other_summaries()], key=lambda study: (study.started_at, study.file))
     now = time.time()
     rows = [_row(study, now) for study in filter_summaries(studies, filters)]
     message = _no_studies(len(studies), filters)

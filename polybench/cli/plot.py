@@ -88,7 +88,7 @@ def _find_layers(study: StudyDocument, store: Store) -> LayersDocument:
     """Return the newest saved layers of a study; the error without any has the command that measures them."""
     from polybench.analysis.related_documents import newest_layers
 
-    found = newest_layers(study, store.layers())
+    found = newest_layers(study, list(store.others("layers")))
     if found is None:
         from polybench.planning.suggested_commands import command_line, for_layers, has_layers, measured_study
 

@@ -28,11 +28,12 @@ from polybench.cli.execute import (
     resume_matching_study,
     resume_study_by_id,
 )
+from polybench.cli.layers import resume_layers_by_id
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
 from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.errors import BadInput
-from polybench.schema.options import MachineGroup
+from polybench.schema.options import MachineGroup, SweepCommand
 
 if TYPE_CHECKING:
     from polybench.planning.grid import SweepSpec
@@ -117,7 +118,7 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
         return find_cluster_checkpoint(spec.study, machines, options)
     store = Store(results_folder(options.results))
     if spec.axes:
-        id = find_checkpoint(spec.study, options, "sweep", select_sweep(spec.axes, spec.command))
+        id = find_checkpoint(spec.study, options, spec.command, select_sweep(spec.axes))
     else:
         id = find_checkpoint(spec.study, options)
     with unfinished_log(id, store):
@@ -155,7 +156,8 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
     if (header := store.find_sweep(name)) is not None:
         study = parse(header.study, f"the study of {header.id}", remote=is_remote)
         metadata = StudyFileMetadata(header.title, header.published, tags=tuple(header.tags))
-        return StudyFile(study.quick() if quick else study, metadata, header.axes, command=header.command or "sweep")
+        command: SweepCommand = "overhead" if header.command == "overhead" else "sweep"
+        return StudyFile(study.quick() if quick else study, metadata, header.axes, command=command)
     saved = store.load(name)
     check_repeatable(saved)
     study = parse(saved.study, f"the study of {saved.id}", remote=is_remote)
@@ -171,7 +173,7 @@ def resume(
         str,
         typer.Argument(
             metavar="ID",
-            help="Interrupted study or sweep: its ID, a unique prefix, or `last`.",
+            help="Interrupted study, sweep or layers: its ID, a unique prefix, or `last`.",
             autocompletion=unfinished,
         ),
     ],
@@ -188,6 +190,7 @@ def resume(
     """
     from polybench.runner.checkpoint import discard as discard_run
     from polybench.runner.checkpoint import find_resumable
+    from polybench.schema.documents import DOCUMENT_KINDS
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(options.results))
@@ -202,5 +205,7 @@ def resume(
     if found.kind == "study":
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
-    reject_options(given, f"{found.id} is a sweep")
+    reject_options(given, f"{found.id} is {DOCUMENT_KINDS[found.kind].description}")
+    if found.kind == "layers":
+        resume_layers_by_id(found.id, options)
     resume_sweep_by_id(found.id, options)

@@ -101,7 +101,7 @@ def _newest(name: str, filters: Filters, store: Store) -> str:
     kinds = {newest_name(kind): kind for kind in ("study", "sweep", "overhead")}
     if name not in kinds:
         raise BadInput(f"--title and --tag with {name}: expected one of {', '.join(kinds)}: leave them out for an ID")
-    summaries = [one for one in (*store.summaries(), *store.sweep_summaries()) if one.kind == kinds[name]]
+    summaries = [one for one in (*store.summaries(), *store.other_summaries()) if one.kind == kinds[name]]
     found = [one.file for one in summaries if filters.matches(one)]
     if not found:
         raise BadInput(

@@ -128,8 +128,7 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
     if not resume:
         spec = spec._replace(study_file=options.name(spec.study_file))
         _execute(partial(run_sweep, spec, argv=own_arguments(), anonymous=options.anonymous), options)
-    selection = select_sweep(spec.axes, spec.command)
-    resume_sweep_by_id(find_checkpoint(spec.study, options, "sweep", selection), options)
+    resume_sweep_by_id(find_checkpoint(spec.study, options, spec.command, select_sweep(spec.axes)), options)
 
 
 def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from polybench.engines.job import Job
 from polybench.errors import BadInput
-from polybench.log import Header
+from polybench.log import Header, Log
 from polybench.networks.timed_layers import split_layers
-from polybench.planning.plan import Plan, engine_spec, resolve
+from polybench.planning.plan import Plan, resolve
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render.layers import slowest
-from polybench.results.layers import OperationTimes, build_layers_document
-from polybench.run import run_study
+from polybench.results.layers import derive_layers
+from polybench.run import run
 from polybench.runner.configuration_run import ConfigurationRun
-from polybench.runner.prepare import new_header
-from polybench.runner.process_runs import Operation, WholeSteps
+from polybench.runner.prepare import header_of_command, new_header, new_log
+from polybench.runner.process_runs import Operation, WholeSteps, record_operations
 from polybench.runner.progress import Progress
+from polybench.runner.resume import unfinished_log
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.session import Session
 from polybench.runner.workers import start_reference
 from polybench.schema.measurements import LayersDocument
-from polybench.schema.options import Configuration, Study
+from polybench.schema.options import Study
 from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.scripts.layer import KINDS, write_programs
 from polybench.storage.store import Store
 
 _WEIGHTS = "weights.npz"
+
+
+class LayersOutcome(NamedTuple):
+    """The document of measured layers, and their log."""
+
+    document: LayersDocument
+    log: bytes
 
 
 def run_layers(
@@ -44,47 +52,49 @@ def run_layers(
     header: Header | None = None,
     strict: bool = False,
     expand_blocks: bool = False,
-    only_layer: str | None = None,
     export_folder: Path | None = None,
-) -> LayersDocument:
+) -> LayersOutcome:
     """Check every configuration of the study, then measure whole steps and every layer separately.
 
-    The study's `metrics` are ignored. `expand_blocks` gives each layer of a residual block a row of its own. With
-    `only_layer`, the document omits other layers and whole steps. `export_folder` gets programs that reproduce the
+    The study's `metrics` are ignored. `expand_blocks` gives each layer of a residual block a row of its own. Of the
+    network of a single layer, the document has only this layer. `export_folder` gets programs that reproduce the
     operation with the largest slowdown. Other arguments and errors are those of `run_study`.
     """
     if study.input != "preload":
         raise BadInput("layers cannot be timed with an input pipeline: use --input preload")
     if export_folder is not None and "bf16" in study.precisions:
         raise BadInput("--export writes programs that compute in float32: remove it, or use --precision fp32")
-    if store is not None:
-        store.ensure_writable()
     if export_folder is not None:
         _ensure_programs_writable(export_folder)
     study = msgspec.structs.replace(
         study, metrics=False, epochs=None, accuracy=False, target_accuracy=None, target_loss=None
     )
-    header = header or new_header()
-    plan = resolve(study)
+    header = header_of_command(header or new_header(), "layers", expand_blocks=expand_blocks)
+    with new_log(study, header, store) as log:
+        return _measure(study, log, progress, store, strict=strict, export_folder=export_folder)
+
+
+def resume_layers(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> LayersOutcome:
+    """Measure the process runs that interrupted or killed layers lack; errors are those of `resume_study`."""
+    with unfinished_log(id, store, anonymous=anonymous) as (log, study):
+        return _measure(study, log, progress, store)
+
+
+def _measure(
+    study: Study,
+    log: Log,
+    progress: Progress,
+    store: Store | None,
+    *,
+    strict: bool = False,
+    export_folder: Path | None = None,
+) -> LayersOutcome:
     with scratch_folder() as folder:
-        layers = _Layers(folder)
-        finished = run_study(
-            study, progress, store=None, header=header, strict=strict, operations=[WholeSteps(), layers]
-        )
-        make_document = partial(
-            build_layers_document,
-            finished,
-            plan.model,
-            layers.times,
-            [configuration.name for configuration in plan.configurations if _is_compiled_as_whole(configuration)],
-            only_layer=only_layer,
-        )
-        if export_folder is not None and layers.times:
-            _write_programs(plan, progress, make_document(expand_blocks=True), folder, export_folder)
-    document = make_document(expand_blocks=expand_blocks)
-    if store is not None and (save_error := store.try_to_save(document)) is not None:
-        progress.on_warning(save_error)
-    return document
+        run(study, log, progress, store=store, strict=strict, operations=[WholeSteps(), _Layers(folder)])
+        if export_folder is not None:
+            expanded = derive_layers(log.events, expand_blocks=True)
+            _write_programs(resolve(study), progress, expanded, folder, export_folder)
+    return LayersOutcome(derive_layers(log.events), log.text)
 
 
 class _Layers(Operation):
@@ -93,13 +103,12 @@ class _Layers(Operation):
     relative_cost = 1.5  # of the operations, and of timing them
 
     def __init__(self, folder: Path) -> None:
-        self.times: dict[str, OperationTimes] = {}
         self._folder = folder
 
     def start(self, session: Session) -> None:
         """Write the input of each layer, and the gradient of its output."""
         self._session, self._timeout = session, session.plan.study.timeout
-        if not session.active_runs:
+        if session.next_process_run is None:
             return
         session.progress.on_stage("computing each layer's input in the float64 reference")
         files, plan = session.files, session.plan
@@ -112,16 +121,15 @@ class _Layers(Operation):
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build each layer alone."""
         name = run.configuration.name
-        if not _is_compiled_as_whole(run.configuration):
+        if not run.planned.compiled_as_whole:
             self._session.progress.on_stage(f"building the layers of {name}")
             request = calls.build_layer_ops(str(self._session.files.weights), str(self._folder))
             worker.request(request, self._timeout)
-            self.times.setdefault(name, []).append([])
 
     def measure(self, run: ConfigurationRun, worker: WorkerProcess, budget: RoundBudget, steps: int) -> None:  # noqa: ARG002
         """Time each operation as often as a block has steps."""
-        if times := self.times.get(run.configuration.name):
-            times[-1].append(worker.request(calls.time_layer_ops(steps), self._timeout))
+        if not run.planned.compiled_as_whole:
+            record_operations(run, worker, steps, self._timeout)
 
 
 def _ensure_programs_writable(folder: Path) -> None:
@@ -154,7 +162,3 @@ def _write_programs(plan: Plan, progress: Progress, document: LayersDocument, te
         progress.on_warning(
             f"no programs for {layer}, {operation}, the largest slowdown: only {KINDS} are supported{instead}"
         )
-
-
-def _is_compiled_as_whole(configuration: Configuration) -> bool:
-    return not engine_spec(configuration).supports_layer_timing(configuration.variants)

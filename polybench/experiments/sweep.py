@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from polybench.data.disk import remove_folder
 from polybench.log import AnyEvent, Log, PointLog, PointStarted, StudyEnded, header_of, split_points
 from polybench.machine import host
@@ -23,7 +21,7 @@ from polybench.results.document import study_toml
 from polybench.results.sweep import MeasuredPoint, document_of, points_of, sweep_end
 from polybench.runner.allocations import count_in_own_processes
 from polybench.runner.parity import check_parity
-from polybench.runner.prepare import create_log, new_header, open_session
+from polybench.runner.prepare import create_log, header_of_command, new_header, open_session
 from polybench.runner.process_runs import ProcessRuns
 from polybench.runner.progress import ConfigurationProgress, PhaseProgress, Progress
 from polybench.runner.resume import unfinished_log
@@ -31,7 +29,6 @@ from polybench.runner.scratch import exclusive_lock
 from polybench.runner.session import Session
 from polybench.runner.training import train
 from polybench.schema import units
-from polybench.schema.documents import DOCUMENT_KINDS
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.storage.store import Store
 
@@ -56,13 +53,11 @@ def run_sweep(
     points, and returns what they have measured.
     """
     grid = points(spec.study, spec.axes)  # raises BadInput before anything is written
-    header = new_header(argv, spec.study_file, anonymous=anonymous)
-    header = msgspec.structs.replace(
-        header,
-        id=DOCUMENT_KINDS[spec.command].id_prefix + header.id,
+    header = header_of_command(
+        new_header(argv, spec.study_file, anonymous=anonymous),
+        spec.command,
         study=study_toml(spec.study),
         axes={axis: list(values) for axis, values in spec.axes.items()},
-        command=spec.command,
         usable_threads=host.usable_threads(),
     )
     with create_log(header, store) as log:

@@ -10,7 +10,7 @@ from polybench.errors import BadInput, lookup_or_suggest
 from polybench.networks.catdog import DEPTHS, catdog
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import Positions
-from polybench.networks.single_layer import single_layer
+from polybench.networks.single_layer import is_single_layer, single_layer
 from polybench.plugins import Registry
 
 _REFERENCES = {
@@ -45,7 +45,7 @@ def find_model(name: str | Model) -> Model:
     """
     if isinstance(name, Model):
         return name
-    if " " in name:
+    if is_single_layer(name):
         return single_layer(name)
     if "~" in name:
         raise BadInput(

@@ -147,6 +147,11 @@ def _network(name: str, input_shape: Shape, *layers: Layer) -> Model:
     )
 
 
+def is_single_layer(name: str) -> bool:
+    """Return True for the name of a network of `single_layer`, which is a description."""
+    return " " in name
+
+
 def timed_layer_name(model: Model) -> str:
     """Return the name that `timed_layers.split_layers` gives to the layer in question."""
     names = [layer.name for layer in split_layers(model)]

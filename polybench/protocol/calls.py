@@ -19,7 +19,7 @@ from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, Numeric
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
-from polybench.schema.options import NaturalInt, PositiveInt, Seconds
+from polybench.schema.options import NaturalInt, Number, PositiveInt, Seconds
 from polybench.schema.resources import Allocations, Memory, NativeAllocation
 from polybench.schema.result import Startup
 
@@ -90,13 +90,14 @@ class PipelineAndTrainingTimed(msgspec.Struct, frozen=True):
 class OperationTime(msgspec.Struct, frozen=True):
     """Seconds of an operation, without garbage collection, and seconds of garbage collection meanwhile.
 
-    `layer_index` is the index in `networks.timed_layers.split_layers(model)`; null for the whole step.
+    `layers` are indices in `networks.timed_layers.split_layers(model)`: none for the whole step, several if only the
+    sum of these layers is known.
     """
 
-    layer_index: int | None
+    layers: tuple[NaturalInt, ...]
     operation: Operation
-    seconds: float
-    gc_seconds: float | None
+    seconds: Number
+    gc_seconds: Number | None
 
 
 class NumpyKernels(msgspec.Struct, frozen=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics as stdlib_statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import tomli_w
@@ -32,7 +33,8 @@ from polybench.results.sanity import implausible_results
 from polybench.results.usage import summarize_usage
 from polybench.results.warnings import final_warnings
 from polybench.schema import units
-from polybench.schema.metadata import Host, Resumed, Settings
+from polybench.schema.encoding import decode, encode
+from polybench.schema.metadata import Document, Host, Resumed, Settings
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
@@ -48,7 +50,7 @@ from polybench.schema.result import (
     busy_hint,
     busy_reason,
 )
-from polybench.schema.study import StudyDocument, from_json, to_json
+from polybench.schema.study import StudyDocument
 from polybench.stats import statistics
 
 DEFAULT_BASELINE = "torch/cpu"
@@ -97,26 +99,44 @@ def derive(
         BadInput: the study does not have the baseline.
         DamagedLog: the events contradict each other, or nothing was begun.
     """
-    measured = measured_study(events, salvage=salvage)
+    return derive_measured(measured_study(events, salvage=salvage), baseline=baseline, tolerance=tolerance)
+
+
+def derive_measured(
+    measured: MeasuredStudy[MeasuredConfiguration], *, baseline: str | None = None, tolerance: float | None = None
+) -> StudyDocument:
+    """Compute the report of what the events of a log say, as `derive`."""
     if baseline is not None:
         lookup_or_suggest(baseline, {run.configuration.name: run for run in measured.runs}, "configuration")
-    try:
+    with damage_named(measured.header.id if measured.header else None):
         return _derive(measured, baseline, tolerance)
-    except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError, BadInput) as error:
-        raise DamagedLog(f"cannot read the log of {measured.header and measured.header.id}: {error}") from error
+
+
+@contextlib.contextmanager
+def damage_named(id: str | None) -> Iterator[None]:
+    """Raise DamagedLog, with the ID of the log, if nothing can be computed from its events."""
+    try:
+        yield
+    except DamagedLog:
+        raise
+    except (
+        ArithmeticError, LookupError, StopIteration, TypeError, ValueError, msgspec.MsgspecError, BadInput,
+    ) as error:  # fmt: skip
+        raise DamagedLog(f"cannot read the log of {id}: {error}") from error
+
+
+D = TypeVar("D", bound=Document)
+
+
+def within_bounds(document: D) -> D:
+    """Return a document of a log that may be crafted; raises DamagedLog if a computed value is out of its bounds."""
+    with damage_named(document.id):
+        return decode(encode(document), type(document))
 
 
 def report_of(events: Iterable[AnyEvent], **arguments: Any) -> StudyDocument:
-    """Compute the report of a log that may be crafted: as `derive`, but it holds no number that a report cannot have.
-
-    Raises:
-        BadInput: as `derive`, or a computed value is out of its bounds.
-    """
-    document = derive(events, **arguments)
-    try:
-        return from_json(to_json(document))
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise DamagedLog(f"cannot read the log of {document.id}: {error}") from error
+    """Compute the report of a log that may be crafted; raises BadInput as `derive` and `within_bounds`."""
+    return within_bounds(derive(events, **arguments))
 
 
 def _derive(
@@ -263,6 +283,7 @@ def planned_configurations(plan: Plan, dataset: str) -> list[PlannedConfiguratio
             workload=msgspec.structs.replace(plan.workload_of(configuration), dataset=dataset),
             caveat=engine_spec(configuration).caveat(configuration.variants),
             world_size=configuration.replicas if engine_spec(configuration).replicas == "processes" else 1,
+            compiled_as_whole=not engine_spec(configuration).supports_layer_timing(configuration.variants),
         )
         for configuration in plan.configurations
     ]

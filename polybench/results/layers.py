@@ -1,18 +1,24 @@
-"""Builds the layers document from the operation times of each round. Pure."""
+"""Computes the layers document from its log: the operation times of each round. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import get_args
 
 import msgspec
 
+from polybench.log import AnyEvent
+from polybench.networks import find_model
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
+from polybench.networks.single_layer import is_single_layer, timed_layer_name
 from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.planning.study_file import stored_study
 from polybench.protocol.calls import OperationTime
+from polybench.results.document import damage_named, derive_measured, within_bounds
 from polybench.results.interference import drop_affected_rounds
+from polybench.results.measured import measured_study
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.options import Workload
 from polybench.schema.result import Result, status_fields
@@ -23,6 +29,29 @@ OperationTimes = list[list[list[OperationTime]]]
 """Times of one configuration as [process][round][operation], with the same operations in every round."""
 
 _OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+def derive_layers(
+    events: Iterable[AnyEvent], *, expand_blocks: bool | None = None, salvage: bool = False
+) -> LayersDocument:
+    """Compute the layers document of a log; `expand_blocks` is by default that of the header.
+
+    Of the network of a single layer, it has only this layer's rows. Raises DamagedLog as `derive`.
+    """
+    measured = measured_study(events, salvage=salvage)
+    study, header = derive_measured(measured), measured.header
+    assert header is not None
+    with damage_named(header.id):
+        model = find_model(stored_study(header.study, header.id).model)
+        document = build_layers_document(
+            study,
+            model,
+            {run.configuration.name: run.operations for run in measured.runs},
+            [run.configuration.name for run in measured.runs if run.planned.compiled_as_whole],
+            expand_blocks=header.expand_blocks if expand_blocks is None else expand_blocks,
+            only_layer=timed_layer_name(model) if is_single_layer(model.name) else None,
+        )
+    return within_bounds(document)
 
 
 def build_layers_document(
@@ -116,9 +145,9 @@ def _rows(
     """Return rows in the order of the network. Operations of the step as a whole come last."""
     groups: dict[tuple[str, Operation], list[int]] = {}
     for number, timed in enumerate(_first_round(times)):
-        name = _row_name(layers, timed.layer_index, expand_blocks)
+        name = _row_name([layers[index] for index in timed.layers], expand_blocks)
         groups.setdefault((name, timed.operation), []).append(number)
-    names = list(dict.fromkeys(_row_name(layers, index, expand_blocks) for index in range(len(layers))))
+    names = [name for layer in layers for name in (layer.block, layer.name)]
     order = sorted(groups, key=lambda key: ([*names, STEP].index(key[0]), _OPERATIONS.index(key[1])))
     return [_row(*key, groups[key], layers, workload, times) for key in order]
 
@@ -127,10 +156,11 @@ def _first_round(times: OperationTimes) -> list[OperationTime]:
     return next(operations for rounds in times for operations in rounds)
 
 
-def _row_name(layers: Sequence[TimedLayer], index: int | None, expand_blocks: bool) -> str:
-    if index is None:
+def _row_name(layers: Sequence[TimedLayer], expand_blocks: bool) -> str:
+    """Return the row of an operation of these layers; only a sum over the layers of a block has several."""
+    if not layers:
         return STEP
-    return layers[index].name if expand_blocks else layers[index].block
+    return layers[0].name if expand_blocks and len(layers) == 1 else layers[0].block
 
 
 def _row(
@@ -145,7 +175,7 @@ def _row(
     seconds = [[sum(operations[number].seconds for number in numbers) for operations in rounds] for rounds in times]
     mean, interval = mean_over_rounds(seconds)
     first_round = _first_round(times)
-    indices = [index for number in numbers if (index := first_round[number].layer_index) is not None]
+    indices = [index for number in numbers for index in first_round[number].layers]
     batch_size, value_bytes = workload.batch_size, 2 if workload.precision == "bf16" else 4
     flops = [count for index in indices if (count := layers[index].flops(operation, batch_size)) is not None]
     bytes_moved = [

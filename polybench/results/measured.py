@@ -26,6 +26,7 @@ from polybench.log import (
     Header,
     MemoryMeasured,
     OfConfiguration,
+    OperationsTimed,
     ParityChecked,
     PeaksUsed,
     PhaseEnded,
@@ -45,6 +46,7 @@ from polybench.log import (
 from polybench.machine.interference import severity
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.schedule import RoundBudget
+from polybench.protocol.calls import OperationTime
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
@@ -61,6 +63,7 @@ class MeasuredConfiguration:
         planned: the configuration, its workload and the environment of its workers.
         blocks: all attempts at timing blocks, as [process][round][attempt].
         best_blocks: the attempt with the least interference at each of them, as [process][round].
+        operations: times of the operations of `layers` and `peak`, as [process][round][operation].
     """
 
     planned: PlannedConfiguration
@@ -79,6 +82,7 @@ class MeasuredConfiguration:
     losses: list[float] = field(default_factory=list)
     blocks: list[list[list[BlockTimed]]] = field(default_factory=list)
     best_blocks: list[list[BlockTimed]] = field(default_factory=list)
+    operations: list[list[list[OperationTime]]] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
@@ -159,12 +163,12 @@ class MeasuredConfiguration:
 
     def start_process_run(self) -> None:
         """Start a process run, in which nothing is measured yet."""
-        self.blocks.append([])
-        self.best_blocks.append([])
+        for measured in (self.blocks, self.best_blocks, self.operations):
+            measured.append([])
 
     def drop_process_runs(self, first: int) -> None:
         """Leave out what this process run, and those after it, have measured."""
-        for measured in (self.blocks, self.best_blocks, self.startups):
+        for measured in (self.blocks, self.best_blocks, self.operations, self.startups):
             del measured[first:]
 
     @singledispatchmethod
@@ -197,6 +201,16 @@ class MeasuredConfiguration:
             raise ValueError(f"attempt {event.attempt} of round {event.round} follows {len(rounds)} rounds")
         rounds[-1].append(event)
         self.best_blocks[event.process][event.round :] = [_least_affected(rounds[-1])]
+
+    @apply.register
+    def _(self, event: OperationsTimed) -> None:
+        rounds = self.operations[event.process]
+        first = next((one for process in self.operations for one in process), event.operations)
+        if event.round != len(rounds):
+            raise ValueError(f"operations of round {event.round} follow {len(rounds)} rounds")
+        if [(one.layers, one.operation) for one in event.operations] != [(one.layers, one.operation) for one in first]:
+            raise ValueError(f"round {event.round} has other operations than the first round")
+        rounds.append(event.operations)
 
     @apply.register
     def _(self, event: MemoryMeasured) -> None:
@@ -339,7 +353,7 @@ class MeasuredStudy(Generic[ConfigurationT]):
 
     def apply(self, event: AnyEvent) -> None:
         """Apply an event; raises LookupError or ValueError if it contradicts those before it."""
-        if isinstance(event, BlockTimed | WorkerStarted) and event.process != self.process_runs:
+        if isinstance(event, BlockTimed | OperationsTimed | WorkerStarted) and event.process != self.process_runs:
             raise ValueError(
                 f"{event.configuration} in process run {event.process} after {self.process_runs} have ended"
             )

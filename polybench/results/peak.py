@@ -55,8 +55,8 @@ def engine_timings(
 ) -> Iterator[KernelTiming]:
     """Yield forward pass and both gradients of each kernel. All rounds have the same operations in order."""
     for number, timed in enumerate(rounds[0] if rounds else ()):
-        assert timed.layer_index is not None
-        kernel = kernels[timed.layer_index]
+        (index,) = timed.layers
+        kernel = kernels[index]
         flops = kernel.layer.flops(timed.operation, kernel.batch_size)
         seconds = [operations[number].seconds for operations in rounds]
         if flops is not None and min(seconds) > 0:

@@ -12,22 +12,12 @@ import msgspec
 
 from polybench.engines import ENGINES
 from polybench.errors import BadInput
-from polybench.log import (
-    AnyEvent,
-    DamagedLog,
-    Header,
-    PointStarted,
-    SettingsChosen,
-    StudyEnded,
-    header_of,
-    split_points,
-)
+from polybench.log import AnyEvent, Header, PointStarted, SettingsChosen, StudyEnded, header_of, split_points
 from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, device_count
-from polybench.results.document import printed_results, report_of
+from polybench.results.document import damage_named, printed_results, report_of, within_bounds
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.results.warnings import shared_warnings
 from polybench.schema import units
-from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import (
     ConfigurationOverhead,
     Curve,
@@ -82,11 +72,8 @@ def document_of(header: Header, points: Sequence[MeasuredPoint]) -> SweepDocumen
     """
     if not points:
         raise BadInput(f"{header.id} ended before anything was measured")
-    try:
-        document = _build(header, points)
-        return decode(encode(document), type(document))
-    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise DamagedLog(f"cannot read the log of {header.id}: {error}") from error
+    with damage_named(header.id):
+        return within_bounds(_build(header, points))
 
 
 def _build(header: Header, points: Sequence[MeasuredPoint]) -> SweepDocument | OverheadDocument:

@@ -21,7 +21,7 @@ from polybench.runner.resume import discard_study, rerun_hint, unfinished_ids, u
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
 from polybench.runner.workers import list_changes
 from polybench.schema.documents import kind_of_id, split_point_id, start_of_id
-from polybench.schema.options import CheckScope, Id, MachineGroup, Study
+from polybench.schema.options import CheckScope, Id, LogKind, MachineGroup, Study
 from polybench.storage.store import Store
 
 CHECKPOINT_FOLDER = "unfinished"
@@ -30,8 +30,8 @@ CHECKPOINT_FOLDER = "unfinished"
 _FILE = "cluster"
 """Name of the file of a checkpoint in the folder of its run."""
 
-RunKind = Literal["study", "sweep", "cluster"]
-"""Kinds of runs that can be resumed; an overhead is a sweep."""
+RunKind = Literal[LogKind, "cluster"]
+"""Kinds of runs that can be resumed."""
 
 
 class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class ClusterCheckpoint(msgspec.Struct, kw_only=True):
         return [study.study_id for study in self.machine_studies]
 
 
-def select_sweep(axes: Mapping[str, Sequence[int]], command: str | None) -> dict[str, Any]:
+def select_sweep(axes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Return what selects a sweep, apart from its study; the order of the axes determines that of the points."""
-    return {"swept values": {axis: list(values) for axis, values in axes.items()}, "command": command}
+    return {"swept values": {axis: list(values) for axis, values in axes.items()}}
 
 
 def select_machines(groups: Sequence[MachineGroup]) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     """
     checkpoints = CheckpointStore(store.folder)
     name = (split_point_id(name) or (name,))[0]
-    kinds: dict[str, RunKind] = {id: _kind_of_log(id) for id in unfinished_ids(store)}
+    kinds: dict[str, RunKind] = {id: kind_of_id(id) for id in unfinished_ids(store)}
     kinds |= dict.fromkeys(checkpoints.ids(), "cluster")
     parents = {
         study_id: run.header.id for run in checkpoints.read_all() for study_id in [run.header.id, *run.study_ids]
@@ -231,10 +231,6 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
     if ids:
         raise BadInput(f"ambiguous ID {name!r}: {len(ids)} unfinished studies match: use a longer prefix")
     raise BadInput(f"cannot resume {name!r}: it has finished, or the ID is unknown")
-
-
-def _kind_of_log(id: str) -> RunKind:
-    return "study" if kind_of_id(id) == "study" else "sweep"
 
 
 def discard(run: ResumableRun, store: Store) -> None:
@@ -298,14 +294,14 @@ def _candidates(store: Store, kind: RunKind, errors: list[str]) -> Iterator[_Can
             yield _Candidate(checkpoint.header.id, checkpoint.study, checkpoint.selection)
         return
     for path in unfinished_logs(store):
-        if _kind_of_log(path.stem) != kind:
+        if kind_of_id(path.stem) != kind:
             continue
         try:
             header = read_outline(path).header
         except (BadInput, OSError) as error:
             errors.append(str(error))
         else:
-            selection = select_sweep(header.axes, header.command) if kind == "sweep" else {}
+            selection = select_sweep(header.axes) if header.axes else {}
             yield _Candidate(path.stem, header.study, selection)
 
 

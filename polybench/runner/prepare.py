@@ -7,6 +7,7 @@ import datetime
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,8 +25,9 @@ from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.resume import refuse_changes
 from polybench.runner.scratch import exclusive_lock, scratch_folder
 from polybench.runner.session import Session
+from polybench.schema.documents import DOCUMENT_KINDS
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.options import Study
+from polybench.schema.options import LogCommand, Study
 from polybench.storage.anonymous_log import anonymous_event
 from polybench.storage.store import Store
 
@@ -164,3 +166,9 @@ def new_header(
         repeated_data_sha256=study_file.data_sha256,
         anonymous=anonymous,
     )
+
+
+def header_of_command(header: Header, command: LogCommand, **fields: Any) -> Header:
+    """Return the header of what a command measures that is no study, with further fields."""
+    id = f"{DOCUMENT_KINDS[command].id_prefix}{header.id}"
+    return msgspec.structs.replace(header, id=id, command=command, **fields)

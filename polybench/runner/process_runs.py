@@ -18,6 +18,7 @@ from polybench.log import (
     BlockTimed,
     GroupsChosen,
     MemoryMeasured,
+    OperationsTimed,
     ProcessEnded,
     ProcessStarted,
     RoundMeasured,
@@ -329,6 +330,14 @@ class ProcessRuns:
         step_times = [run.step_times for run in self._active_runs(group)]
         margins = [margin_of_error(ratio(step_times[0], other)) for other in step_times[1:]]
         return all(margin <= self._study.margin / 2 for margin in margins)
+
+
+def record_operations(run: ConfigurationRun, worker: WorkerProcess, repetitions: int, timeout: float) -> None:
+    """Time the operations that a worker has built."""
+    operations = worker.request(calls.time_layer_ops(repetitions), timeout)
+    process, number = len(run.operations) - 1, len(run.operations[-1])
+    name = run.configuration.name
+    run.record(OperationsTimed(configuration=name, process=process, round=number, operations=operations))
 
 
 def _record_startup(process: int, run: ConfigurationRun, prepared: Prepared) -> None:

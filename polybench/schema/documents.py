@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from polybench.schema.measurements import (
     SweepDocument,
 )
 from polybench.schema.metadata import Document
+from polybench.schema.options import LogKind, SweepCommand
 from polybench.schema.study import SCHEMA, StudyDocument
 
 AnyDocument = Document | DiffDocument | HistoryDocument | MergeDocument | ExplanationDocument | BisectDocument
@@ -31,19 +32,18 @@ class DocumentKind(NamedTuple):
     Attributes:
         type: its record.
         description: the kind with its article, for messages.
-        folder: the subfolder of saved documents, or None if they are not saved; studies and sweeps are logs.
-        id_prefix: the start of their IDs; the rest begins with the time of the start.
+        id_prefix: the start of the IDs of their logs; the rest begins with the time of the start. Only what is measured
+            has a log, and studies have no prefix.
     """
 
     type: type[AnyDocument]
     description: str
-    folder: str | None = None
     id_prefix: str = ""
 
 
 DOCUMENT_KINDS = {
     "study": DocumentKind(StudyDocument, "a study"),
-    "layers": DocumentKind(LayersDocument, "a layers document", "layers"),
+    "layers": DocumentKind(LayersDocument, "a layers document", id_prefix="layers-"),
     "sweep": DocumentKind(SweepDocument, "a sweep", id_prefix="sweep-"),
     "overhead": DocumentKind(OverheadDocument, "an overhead", id_prefix="overhead-"),
     "peak": DocumentKind(PeakDocument, "a peak"),
@@ -56,20 +56,21 @@ DOCUMENT_KINDS = {
 }
 
 
-_SWEEPS = tuple(row.id_prefix for row in DOCUMENT_KINDS.values() if row.id_prefix)
+_PREFIXES = tuple(row.id_prefix for row in DOCUMENT_KINDS.values() if row.id_prefix)
+_SWEEPS = tuple(DOCUMENT_KINDS[command].id_prefix for command in get_args(SweepCommand))
 
 _POINT_ID = re.compile(r"(.+)\.([0-9]{1,9})")
 
 
-def kind_of_id(id: str) -> str:
+def kind_of_id(id: str) -> LogKind:
     """Return the kind of a log by its ID; a point of a sweep is a study."""
-    is_sweep = id.startswith(_SWEEPS) and split_point_id(id) is None
-    return id.partition("-")[0] if is_sweep else "study"
+    is_study = not id.startswith(_PREFIXES) or split_point_id(id) is not None
+    return "study" if is_study else id.partition("-")[0]  # type: ignore[return-value]  # checked by the prefix
 
 
 def start_of_id(id: str) -> str:
     """Return the part of an ID that begins with the time of the start."""
-    return id.partition("-")[2] if id.startswith(_SWEEPS) else id
+    return id.partition("-")[2] if id.startswith(_PREFIXES) else id
 
 
 def point_id(sweep: str, number: int) -> str:

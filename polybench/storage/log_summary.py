@@ -1,4 +1,4 @@
-"""Summaries of saved files: of a log from its first lines and its last one."""
+"""Summaries of logs, from their first lines and their last one."""
 
 from __future__ import annotations
 
@@ -9,31 +9,28 @@ from typing import Any
 
 import msgspec
 
-from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
 from polybench.log import Header, Outline, PlannedConfiguration, StudyEnded, read_outline
+from polybench.networks.single_layer import is_single_layer
 from polybench.schema.documents import DOCUMENT_KINDS
-from polybench.schema.encoding import decode
-from polybench.schema.measurements import LayersDocument
+from polybench.schema.options import LogKind
 from polybench.schema.result import EndedResult
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.summaries import (
     ConfigurationSummary,
     FastestPoint,
-    Kind,
     StudySummary,
     SweepPoints,
     head_fields,
     ranked_fields,
     settings_fields,
-    summarize,
 )
 
 
-def summarize_file(path: Path, kind: Kind = "study") -> StudySummary:
-    """Summarize a saved document, a study or sweep by its log, or say why it is unreadable."""
+def summarize_file(path: Path, kind: LogKind = "study") -> StudySummary:
+    """Summarize the log of a kind, or say why it is unreadable."""
     try:
-        summary = _summarize_document(path) if kind == "layers" else summarize_log(path)
+        summary = summarize_log(path)
         check_file_name(summary.id, path.stem)
         if summary.kind != kind:
             raise BadInput(f"it is the log of {DOCUMENT_KINDS[summary.kind].description}")
@@ -63,10 +60,6 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _summarize_document(path: Path) -> StudySummary:
-    return summarize(decode(read_regular_file(path), LayersDocument))
-
-
 def check_file_name(id: str | None, file: str) -> None:
     """Raise msgspec.ValidationError unless the ID of a document in the results folder is the name of its file."""
     if id != file:
@@ -74,9 +67,13 @@ def check_file_name(id: str | None, file: str) -> None:
 
 
 def summarize_log(path: Path) -> StudySummary:
-    """Summarize the study or sweep of a log; raises as `read_log`."""
+    """Summarize a log of any kind; raises as `read_log`."""
     outline = read_outline(path)
-    return _of_sweep(outline) if outline.header.axes else _of_study(outline)
+    if outline.header.axes:
+        return _of_sweep(outline)
+    summary = msgspec.structs.replace(_of_study(outline), kind=outline.header.command or "study")
+    is_whole_step = summary.kind == "study" or not is_single_layer(summary.model)
+    return summary if is_whole_step else msgspec.structs.replace(summary, fastest=None)
 
 
 def _of_study(outline: Outline) -> StudySummary:

@@ -1,4 +1,4 @@
-"""Finds and loads studies and sweeps, a log each, and saves and loads layers, a document each, in a subfolder."""
+"""Finds and reads the logs of a results folder: studies, sweeps and layers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import gc
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import platformdirs
@@ -18,6 +18,7 @@ from polybench.data.disk import atomic_write, is_file, read_regular_file, remove
 from polybench.errors import BadInput
 from polybench.log import SUFFIX, AnyEvent, Header, encode_line, header_of, read_log, read_outline, split_points
 from polybench.results.document import report_of
+from polybench.results.layers import derive_layers
 from polybench.results.sweep import MeasuredPoint, derive_sweep, points_of
 from polybench.schema.documents import (
     DOCUMENT_KINDS,
@@ -30,13 +31,15 @@ from polybench.schema.documents import (
     split_point_id,
     start_of_id,
 )
-from polybench.schema.encoding import decode, encode, find_schema
-from polybench.schema.measurements import LayersDocument, SweepDocument
-from polybench.schema.options import Id
+from polybench.schema.encoding import find_schema
+from polybench.schema.measurements import LayersDocument
+from polybench.schema.options import Id, SweepCommand
 from polybench.schema.study import SCHEMA, StudyDocument
 from polybench.storage.filters import NO_FILTERS, Filters
 from polybench.storage.log_summary import check_file_name, summarize_file, summarize_points
-from polybench.storage.summaries import Kind, StudySummary
+from polybench.storage.summaries import StudySummary
+
+_SWEEPS = get_args(SweepCommand)
 
 _PROBE_BYTES = 1 << 16
 """Bytes that a test of the folder writes: about the smallest document of a study with step times."""
@@ -44,7 +47,12 @@ _PROBE_BYTES = 1 << 16
 STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 """Start of a study's ID: date and time."""
 
-_LAYERS = str(DOCUMENT_KINDS["layers"].folder)
+_DERIVE: dict[str, Callable[..., AnyDocument]] = {
+    "sweep": derive_sweep,
+    "overhead": derive_sweep,
+    "layers": derive_layers,
+}
+"""Functions of a log that compute its document, by the command of its header; a study has none."""
 
 _MAX_NAMES = 5
 """Number of names that an error message lists."""
@@ -60,10 +68,10 @@ def results_folder(given: Path | None = None) -> Path:
 
 
 class Store:
-    """Folder of saved studies.
+    """Folder of logs.
 
     Attributes:
-        failed_saves: reason by ID for each document whose last save failed.
+        failed_saves: reason by ID for each log whose last save failed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -98,29 +106,6 @@ class Store:
                 f"cannot write results to {self.folder}: {error.strerror}; use another --results folder, or --no-save"
             ) from error
 
-    def save(self, document: LayersDocument) -> Path:
-        """Write or replace the document atomically and return its path."""
-        path = self._layers_path(document.id)
-        path.parent.mkdir(parents=True, exist_ok=True)  # it may have been deleted since
-        write_file_atomically(path, encode(document))
-        self.failed_saves.pop(path.stem, None)
-        return path
-
-    def _layers_path(self, id: str | None) -> Path:
-        return self.folder / _LAYERS / f"{id}.json"
-
-    def try_to_save(self, document: LayersDocument) -> str | None:
-        """Save the document and return None, or an error message if it cannot be saved.
-
-        The document is then saved to the temporary folder, if possible.
-        """
-        name = str(document.id)
-        try:
-            self.save(document)
-        except OSError as error:
-            self.failed_saves[name] = f"cannot save to {self.folder}: {error.strerror}{_save_copy(document)}"
-        return self.failed_saves.get(name)
-
     def save_log(self, id: str, log: bytes) -> Path:
         """Write the log of a study that was not saved, unless the folder has it, and return its path."""
         path = self.log_path(id)
@@ -137,7 +122,7 @@ class Store:
         """
         with _without_collections():
             found = [_summarize(path) for path in self._study_paths()]
-            found += [point for path in self._sweep_paths() for point in summarize_points(path)]
+            found += [point for path in self._paths(*_SWEEPS) for point in summarize_points(path)]
         return sorted((one for one in found if one is not None), key=lambda study: (study.started_at, study.file))
 
     def studies(self, filters: Filters = NO_FILTERS) -> Iterator[StudyDocument]:
@@ -157,9 +142,9 @@ class Store:
             if _is_log(name, "study") or (name.endswith(".json") and STUDY_ID.match(name) and name not in logged)
         ]
 
-    def _sweep_paths(self, *kinds: str) -> list[Path]:
-        """Return the path of each sweep of these kinds, by default of any, readable or not, the oldest first."""
-        return [self.folder / name for name in self._names() if _is_log(name, *(kinds or ("sweep", "overhead")))]
+    def _paths(self, *kinds: str) -> list[Path]:
+        """Return the path of each log of these kinds, readable or not, the oldest first."""
+        return [self.folder / name for name in self._names() if _is_log(name, *kinds)]
 
     def _names(self) -> list[str]:
         """Return the names of all files in the folder."""
@@ -171,45 +156,16 @@ class Store:
         except OSError as error:
             raise BadInput(f"cannot read the results folder {self.folder}: {error.strerror}") from error
 
-    def layers(self) -> list[LayersDocument]:
-        """Return all readable layers documents, the newest first."""
-        found = []
-        for path in reversed(self._layers_paths()):
-            with contextlib.suppress(BadInput):
-                found.append(_load_layers(path))
-        return found
+    def others(self, kind: str, filters: Filters = NO_FILTERS) -> Iterator[Any]:
+        """Yield the matching readable documents of a kind other than studies one at a time, the newest first."""
+        for summary in reversed(self.other_summaries(kind)):
+            if filters.matches(summary):
+                with contextlib.suppress(BadInput):
+                    yield self.read(summary)
 
-    def _layers_paths(self) -> list[Path]:
-        """Return the paths of all layers documents, readable or not, the oldest first."""
-        return sorted(self.folder.glob(f"{_LAYERS}/*.json"))
-
-    def sweeps(self) -> Iterator[SweepDocument]:
-        """Yield all readable sweeps one at a time, the newest first."""
-        for path in reversed(self._sweep_paths("sweep")):
-            with contextlib.suppress(BadInput):
-                yield self.load_sweep(path.stem, "sweep")
-
-    def sweep_summaries(self) -> list[StudySummary]:
-        """Return summaries of all saved sweeps and overheads, readable or not."""
-        return [summarize_file(path, _sweep_kind(path)) for path in self._sweep_paths()]
-
-    def layers_summaries(self) -> list[StudySummary]:
-        """Return summaries of all saved layers documents, readable or not."""
-        return [summarize_file(path, "layers") for path in self._layers_paths()]
-
-    def has_layers(self, name: str) -> bool:
-        """Return True for `layers-last`, and for the ID of layers, or its prefix, with which no study begins."""
-        if name == newest_name("layers"):
-            return True
-        return not _matching(self._study_paths(), name) and bool(_matching(self._layers_paths(), name))
-
-    def load_layers(self, name: str) -> LayersDocument:
-        """Load layers by their ID, a unique prefix of it, their path, or `layers-last`.
-
-        Raises:
-            BadInput: no document or several documents match, or the document cannot be read.
-        """
-        return _load_layers(_find_by_prefix(self._layers_paths(), name, "layers"), name)
+    def other_summaries(self, *kinds: str) -> list[StudySummary]:
+        """Return summaries of all logs of these kinds, by default of all but studies, readable or not."""
+        return [summarize_file(path, kind_of_id(path.stem)) for path in self._paths(*(kinds or _DERIVE))]
 
     def read(self, summary: StudySummary) -> Any:
         """Load the document of a summary.
@@ -219,9 +175,7 @@ class Store:
         """
         if summary.kind == "study":
             return _load_log(self._locate(summary.file))
-        if summary.kind == "layers":
-            return _load_layers(self._layers_path(summary.file))
-        return self.load_sweep(summary.file, summary.kind)
+        return self.load_other(summary.file, summary.kind)
 
     def load(self, name: str, **arguments: Any) -> StudyDocument:
         """Compute the report of the study with this ID, unique prefix of an ID, path of its log, or `last`.
@@ -236,9 +190,9 @@ class Store:
         return _load_log(self.find(name), name, **arguments)
 
     def log_of(self, name: str, kind: str = "study") -> bytes:
-        """Return the lines of the log of a study, point or sweep; a name is that of `load` or `load_sweep`."""
+        """Return the lines of a log; a name is that of `load` or `load_other`."""
         if kind != "study":
-            return read_regular_file(_find_by_prefix(self._sweep_paths(kind), name, kind))
+            return read_regular_file(_find_by_prefix(self._paths(kind), name, kind))
         location = self.find(name)
         if location.point is None:
             return read_regular_file(location.path)
@@ -252,17 +206,12 @@ class Store:
             name = (studies or summaries)[-1].file
         if is_document_path(name):
             return Location(Path(name))
-        if (found := split_point_id(name)) and (matches := _matching(self._sweep_paths(), found[0])):
+        if (found := split_point_id(name)) and (matches := _matching(self._paths(*_SWEEPS), found[0])):
             return Location(_only(matches, found[0], "sweeps"), found[1])
         if matches := _matching(self._study_paths(), name):
             return Location(_only(matches, name, "studies"))
         if (kind := kind_of_id(name)) != "study":
             raise BadInput(_not_a_study(name, kind))
-        if _matching(self._layers_paths(), name):
-            raise BadInput(
-                f"{name!r} is a layers document, not a study: `polybench list` shows the saved studies, and"
-                " `polybench explain` finds a study's layers document by itself"
-            )
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows the saved studies")
 
     def _locate(self, id: str) -> Location:
@@ -270,33 +219,33 @@ class Store:
         sweep, point = split_point_id(id) or (id, None)
         return Location(self.log_path(sweep), point)
 
-    def load_sweep(self, name: str, kind: str, *, salvage: bool = False) -> Any:
-        """Compute the document of the sweep or overhead with this ID, a unique prefix, its path, or `KIND-last`.
+    def load_other(self, name: str, kind: str, *, salvage: bool = False) -> Any:
+        """Compute the document of a kind other than studies by its ID, a unique prefix, the log's path, or `KIND-last`.
 
         Raises:
             BadInput: none or several match, or its log cannot be read.
         """
-        path = _find_by_prefix(self._sweep_paths(kind), name, kind)
+        path = _find_by_prefix(self._paths(kind), name, kind)
         with _naming(path, kind):
             events = read_log(path, salvage=salvage)
             if (command := header_of(events).command) != kind:
                 raise BadInput(f"cannot read the {kind} {path}: it is the log of {_described(command)}")
-            document = derive_sweep(events, salvage=salvage)
+            document: Any = _DERIVE[kind](events, salvage=salvage)
             if not is_document_path(name):
                 check_file_name(document.id, path.stem)
         return document
 
     def find_sweep(self, name: str) -> Header | None:
-        """Return the header of the sweep or overhead with this name, one of `load_sweep`; None if it names neither."""
+        """Return the header of the sweep or overhead with this name, one of `load_other`; None if it names neither."""
         kind = _kind_of_log(Path(name)) if is_document_path(name) else kind_of_id(name)
-        if kind == "study":
+        if kind not in _SWEEPS:
             return None
-        path = _find_by_prefix(self._sweep_paths(kind), name, kind)
+        path = _find_by_prefix(self._paths(kind), name, kind)
         with _naming(path, kind):
             return read_outline(path).header
 
     def points_of(self, sweep: str) -> list[MeasuredPoint]:
-        """Return the reports of the points of the sweep with exactly this ID; raises BadInput as `load_sweep`."""
+        """Return the reports of the points of the sweep with exactly this ID; raises BadInput as `load_other`."""
         path = self.log_path(sweep)
         with _naming(path, kind_of_id(sweep)):
             return points_of(read_log(path))
@@ -346,7 +295,7 @@ def _find_by_prefix(paths: Sequence[Path], name: str, kind: str) -> Path:
     matches = paths[-1:] if name == newest_name(kind) else _matching(paths, name)
     if not matches:
         raise BadInput(f"no saved {kind} {name!r}; polybench {kind} saves one")
-    return _only(matches, name, "layers documents" if kind == "layers" else f"{kind}s")
+    return _only(matches, name, kind if kind == "layers" else f"{kind}s")
 
 
 def _matching(paths: Sequence[Path], name: str) -> list[Path]:
@@ -361,21 +310,6 @@ def _only(matches: Sequence[Path], name: str, kind: str) -> Path:
         more = f" and {len(matches) - _MAX_NAMES} more" if len(matches) > _MAX_NAMES else ""
         raise BadInput(f"ambiguous ID {name!r}: {len(matches)} {kind} begin with it: {names}{more}")
     return matches[0]
-
-
-def _sweep_kind(path: Path) -> Kind:
-    return "overhead" if kind_of_id(path.stem) == "overhead" else "sweep"
-
-
-def _load_layers(path: Path, name: str = "") -> LayersDocument:
-    """Load layers; their ID is the file's name, unless a user gave the path."""
-    if path.suffix == SUFFIX:
-        raise BadInput(f"cannot read the layers {path}: it is the log of a study or sweep")
-    with _naming(path, "layers"):
-        document = decode(read_regular_file(path), LayersDocument)
-        if not is_document_path(name):
-            check_file_name(document.id, path.stem)
-    return document
 
 
 def _load_log(location: Location, name: str = "", **arguments: Any) -> StudyDocument:
@@ -409,18 +343,9 @@ def _refusal(path: Path) -> str:
         return f"cannot read the study {path}: {getattr(error, 'strerror', None) or error}"
     if schema == SCHEMA and not STUDY_ID.match(path.name):
         return f"{path} is a report: give the ID of its study, or the path of its log, ID{SUFFIX}"
-    if kind_of(schema) == "study":
+    if kind_of(schema) in ("study", "layers"):
         return f"{path} was written by an unreleased version; measure again"
     return f"cannot read the study {path}: its schema is {schema!r}: expected a log, ID{SUFFIX}"
-
-
-def _save_copy(document: LayersDocument) -> str:
-    path = Path(tempfile.gettempdir()) / f"polybench-{document.id}.json"
-    try:
-        write_file_atomically(path, encode(document))
-    except OSError:
-        return ""
-    return f"; saved a copy to {path}"
 
 
 @contextlib.contextmanager
@@ -458,16 +383,15 @@ def load_document(name: str, store: Store, *, salvage: bool = False) -> AnyDocum
     if not is_document_path(name) or name.endswith(SUFFIX):
         kind = _kind_of_log(Path(name)) if is_document_path(name) else kind_of_id(name)
         if kind != "study":
-            document: AnyDocument = store.load_sweep(name, kind, salvage=salvage)
+            document: AnyDocument = store.load_other(name, kind, salvage=salvage)
             return document
-        if store.has_layers(name):
-            return store.load_layers(name)
         return store.load(name, salvage=salvage)
     try:
         document = read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
-    if isinstance(document, StudyDocument):
+    is_old = isinstance(document, LayersDocument) and kind_of_id(document.id) != "layers"
+    if is_old or isinstance(document, StudyDocument):
         raise BadInput(_refusal(Path(name)))
     return document
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from polybench.errors import BadInput
 from polybench.schema.documents import split_point_id
-from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Host, InputKind, Settings
-from polybench.schema.options import Pass, Workload
-from polybench.schema.result import ConfigurationStatus, EndedResult, Result
+from polybench.schema.options import LogKind, Pass, Workload
+from polybench.schema.result import EndedResult, Result
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.filters import parse_time
@@ -64,11 +62,8 @@ class ConfigurationSummary(msgspec.Struct, frozen=True, kw_only=True):
     ended: EndedResult = EndedResult()
 
 
-Kind = Literal["study", "sweep", "overhead", "layers"]
-
-
 class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a saved document. If it is unreadable, only `unreadable_reason` and the file are set."""
+    """Summary of a log. If it is unreadable, only `unreadable_reason` and the file are set."""
 
     file: str = ""
     """Name without its suffix, which identifies the document."""
@@ -93,7 +88,7 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     configurations: list[ConfigurationSummary] = []
     fastest: FastestConfiguration | None = None
     unreadable_reason: str | None = None
-    kind: Kind = "study"
+    kind: LogKind = "study"
     """Sweeps and overheads have batch size 0 and an empty data set, because their points may differ."""
     points: SweepPoints | None = None
     """None for a study."""
@@ -105,37 +100,27 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_resumable(self) -> bool:
-        """True if this is a study or sweep that can go on, or a point of one."""
-        return self.kind != "layers" and self.unreadable_reason is None and (self.finished is False or self.interrupted)
+        """True if this can go on, or is a point of a sweep that can."""
+        return self.unreadable_reason is None and (self.finished is False or self.interrupted)
 
 
-def summarize(document: Any) -> StudySummary:
-    """Summarize a document of a kind that is saved.
-
-    Raises:
-        BadInput: it is of another kind.
-    """
-    match document:
-        case StudyDocument():
-            own = settings_fields(document.settings, document.host) | {"finished": document.finished}
-            own["interrupted"] = any(one.status == "interrupted" for one in document.results)
-            own |= ranked_fields([summarize_configuration(one) for one in document.results])
-        case LayersDocument():
-            own = _layers(document)
-        case _:
-            raise BadInput(f"its schema is {document.schema!r}")
+def summarize(document: StudyDocument) -> StudySummary:
+    """Summarize a study."""
+    own = settings_fields(document.settings, document.host) | {"finished": document.finished}
+    own["interrupted"] = any(one.status == "interrupted" for one in document.results)
+    own |= ranked_fields([summarize_configuration(one) for one in document.results])
     return StudySummary(**(head_fields(document) | {"hostname": document.host.hostname} | own))
 
 
 def head_fields(one: Any) -> dict[str, Any]:
-    """Return the fields that a header and documents have; layers have no title and tags."""
+    """Return the fields that a header and a document have."""
     return {
         "file": one.id,
         "started_at": parse_time(one.created) or 0.0,
         "id": one.id,
         "created": one.created,
-        "title": getattr(one, "title", None),
-        "tags": getattr(one, "tags", []),
+        "title": one.title,
+        "tags": one.tags,
     }
 
 
@@ -161,46 +146,16 @@ def ranked_fields(configurations: list[ConfigurationSummary]) -> dict[str, Any]:
     return {"configurations": configurations, "fastest": fastest}
 
 
-def _of_row(one: ConfigurationStatus, **own: Any) -> ConfigurationSummary:
-    """Summarize a configuration of a document, with `own` fields."""
-    return ConfigurationSummary(
-        configuration=one.configuration, engine=one.engine, variant=one.variant, device=one.device, **own
-    )
-
-
 def summarize_configuration(one: Result) -> ConfigurationSummary:
     """Summarize a result."""
-    return _of_row(
-        one,
+    return ConfigurationSummary(
+        configuration=one.configuration,
+        engine=one.engine,
+        variant=one.variant,
+        device=one.device,
         is_measured=one.is_measured,
         step_seconds=one.step_time.mean if one.step_time else None,
         workload=one.workload,
         variables=(one.versions.get("environment", {}), one.versions.get("inherited", {})),
         ended=EndedResult.of(one),
     )
-
-
-def _layers(document: LayersDocument) -> dict[str, Any]:
-    """Summarize layers. The fastest step is inconclusive if the interval of another one reaches below its own."""
-    settings = document.settings
-    ranked = [
-        (one.step_seconds, one)
-        for one in document.configurations
-        if one.step_seconds is not None and one.status != "failed" and one.parity != "fail"
-    ]
-    ranked.sort(key=lambda found: found[0])
-    intervals = [one.step_ci95 for _, one in ranked]
-    inconclusive = any(one is None or intervals[0] is None or one[0] <= intervals[0][1] for one in intervals[1:])
-    return {
-        "model": settings.model,
-        "pass_": settings.pass_,
-        "dataset": settings.dataset,
-        "batch_size": settings.batch_size,
-        "interrupted": any(one.status == "interrupted" for one in document.configurations),
-        "configurations": [
-            _of_row(one, is_measured=one.step_seconds is not None, ended=EndedResult(versions=one.versions))
-            for one in document.configurations
-        ],
-        "fastest": FastestConfiguration(ranked[0][1].configuration, ranked[0][0], inconclusive) if ranked else None,
-        "kind": "layers",
-    }

@@ -52,12 +52,12 @@ def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
 
 
 class _ScheduledOperation(NamedTuple):
-    """A timed operation in the order of a step; `layer_index` is None for an operation of the whole step.
+    """A timed operation in the order of a step; `layers` is empty for an operation of the whole step.
 
     It also computes `contained_operation`, another operation of the layer, whose time is subtracted.
     """
 
-    layer_index: int | None
+    layers: tuple[int, ...]
     operation: Operation
     timed: TimedOperation
     contained_operation: Operation | None = None
@@ -129,7 +129,7 @@ class OperationTimer:
         }
         operation_times = [
             OperationTime(
-                one.layer_index,
+                one.layers,
                 one.operation,
                 statistics.fmean(one_pass.seconds[number] for one_pass in passes)
                 - (call_overhead[one.timed.overhead] if one.timed.overhead else 0.0),
@@ -137,11 +137,11 @@ class OperationTimer:
             )
             for number, one in enumerate(self._operations)
         ]
-        time_by_operation = {(one.layer_index, one.operation): one for one in operation_times}
+        time_by_operation = {(one.layers, one.operation): one for one in operation_times}
         return [
             _subtract(
-                time_by_operation[one.layer_index, one.operation],
-                time_by_operation[one.layer_index, one.contained_operation] if one.contained_operation else None,
+                time_by_operation[one.layers, one.operation],
+                time_by_operation[one.layers, one.contained_operation] if one.contained_operation else None,
             )
             for one in self._operations
         ]
@@ -223,22 +223,20 @@ def _schedule(
 ) -> Iterator[_ScheduledOperation]:
     """Yield operations in step order: forward, loss, backward, other operations of the step."""
     for index, _, operations in layers:
-        yield _ScheduledOperation(index, "forward", operations["forward"])
+        yield _ScheduledOperation((index,), "forward", operations["forward"])
     if "loss" in step_operations:
-        yield _ScheduledOperation(None, "loss", step_operations["loss"])
+        yield _ScheduledOperation((), "loss", step_operations["loss"])
     for index, timed_layer, operations in reversed(layers):
         contained: dict[Operation, Operation] = {
             gradient.operation: "input gradient" for gradient in timed_layer.gradients() if gradient.has_input_gradient
         }
         yield from (
-            _ScheduledOperation(index, operation, operations[operation], contained.get(operation))
+            _ScheduledOperation((index,), operation, operations[operation], contained.get(operation))
             for operation in _BACKWARD_OPERATIONS
             if operation in operations
         )
     yield from (
-        _ScheduledOperation(None, operation, timed)
-        for operation, timed in step_operations.items()
-        if operation != "loss"
+        _ScheduledOperation((), operation, timed) for operation, timed in step_operations.items() if operation != "loss"
     )
 
 
@@ -248,7 +246,7 @@ def _subtract(timed: OperationTime, contained: OperationTime | None) -> Operatio
         return timed
     both = timed.gc_seconds, contained.gc_seconds
     gc_seconds = None if both[0] is None or both[1] is None else both[0] - both[1]
-    return OperationTime(timed.layer_index, timed.operation, timed.seconds - contained.seconds, gc_seconds)
+    return OperationTime(timed.layers, timed.operation, timed.seconds - contained.seconds, gc_seconds)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -67,7 +67,7 @@ def test_largest_component_is_named_with_its_time(document: StudyDocument) -> No
     assert most.text.startswith("Most of the difference comes from conv2 + relu, input gradient: 21.0 ms (")
     assert most.text.endswith("longer, 30.0 ms vs. 9.00 ms.")
     assert most.seconds == pytest.approx(0.021)
-    assert most.evidence == "layers 20250103-000000-abcd: conv2 + relu, input gradient"
+    assert most.evidence == "layers-20250103-000000-abcd: conv2 + relu, input gradient"
     assert others[0].text.startswith("Another part comes from garbage collection: 4.00 ms longer")
     assert others[0].evidence == "gc_time"
 

@@ -13,9 +13,9 @@ import polybench
 from polybench.cli.explain import explain_study
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.errors import ConfigurationFailed
+from polybench.log import read_log
+from polybench.results.layers import derive_layers
 from polybench.runner.progress import NullProgress
-from polybench.schema.encoding import decode
-from polybench.schema.measurements import LayersDocument
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST, printed, printed_json, refused
@@ -66,9 +66,9 @@ def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) 
     assert json.loads(polybench.explain("last").to_json()) == document
     reversed = printed("explain", "last", "--baseline", "faulty+slow_last_layer/cpu")
     assert "faulty+slow_last_layer weight gradient: " in reversed
-    (layers,) = (own_folders / "results" / "layers").glob("*.json")
+    (layers,) = (own_folders / "results").glob("layers-*.jsonl")
     assert "is a layers document, not a study" in refused("explain", layers.stem)
-    assert "polybench.layers/2" in refused("explain", str(layers))
+    assert "is a layers document, not a study" in refused("explain", str(layers))
 
 
 def test_compare_measures_the_layers_of_its_explanation(own_folders: Path) -> None:
@@ -79,14 +79,14 @@ def test_compare_measures_the_layers_of_its_explanation(own_folders: Path) -> No
     assert "faulty+slow_last_layer - fake: " in text
     assert "the weight gradient of dense3" in text
     assert "polybench explain last --suggest" in text
-    (layers,) = (own_folders / "results" / "layers").glob("*.json")
+    (layers,) = (own_folders / "results").glob("layers-*.jsonl")
 
     document = printed_json("compare", *ENGINES, *QUICK, "--explain")
-    assert [layers] == list(layers.parent.iterdir())  # the saved layers apply
+    assert [layers] == list(layers.parent.glob("layers-*"))  # the saved layers apply
     assert document["schema"] == "polybench.study/3"
     statements = {one["text"]: one for one in document["explanation"]}
     most = next(one for text, one in statements.items() if text.startswith("Most of the difference comes from dense3"))
-    assert most["evidence"] == f"layers {layers.stem}: dense3, weight gradient"
+    assert most["evidence"] == f"{layers.stem}: dense3, weight gradient"
     assert printed_json("show", "last")["explanation"] == []  # nothing that is computed is saved
 
 
@@ -95,8 +95,8 @@ def test_the_layers_of_an_anonymous_study_are_anonymous_and_apply_to_it(own_fold
     data = str(small_datasets.cifar_folder(tmp_path, 300))
     text = printed("compare", *ENGINES, *QUICK, "--data", data, "--explain", "--anonymous")
     assert "the weight gradient of dense3" in text
-    (layers,) = (own_folders / "results" / "layers").glob("*.json")
-    assert decode(layers.read_bytes(), LayersDocument).host.hostname == "<host>"
+    (layers,) = (own_folders / "results").glob("layers-*.jsonl")
+    assert derive_layers(read_log(layers)).host.hostname == "<host>"
     assert socket.gethostname() not in layers.read_text()
     assert str(tmp_path) not in layers.read_text()
     assert "the weight gradient of dense3" in printed("explain", "last")

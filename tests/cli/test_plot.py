@@ -45,7 +45,7 @@ def test_the_layers_figure_uses_saved_layers_or_names_the_command(store: Store, 
     assert "no saved layers belong to study" in message
     assert "polybench layers --engines torch,tf,flux" in message
     assert not file.exists()
-    store.save(full_layers(full_study()))
+    save_document(store, full_layers(full_study()))
     printed("plot", "last", "--figure", "layers", "-o", file)
     assert "Time of each layer" in file.read_text()
 
@@ -106,7 +106,7 @@ def test_a_report_contains_several_studies(store: Store, tmp_path: Path) -> None
 
 
 def test_a_report_includes_related_documents(store: Store) -> None:
-    store.save(full_layers(full_study()))
+    save_document(store, full_layers(full_study()))
     (found,) = load_sections(["last"], store)
     assert isinstance(found, StudySection)
     assert found.layers is not None
@@ -150,9 +150,9 @@ def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None
 
 def test_a_roofline_needs_measured_peaks(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "roofline.html"
-    store.save(full_layers(full_study()))
+    save_document(store, full_layers(full_study()))
     assert "no cached peak" in refused("plot", "last", "--figure", "roofline", "-o", file)
-    store.save(with_peaks(full_layers(full_study())))
+    save_document(store, with_peaks(full_layers(full_study())))
     printed("plot", "last", "--figure", "roofline", "-o", file)
     assert "Roofline of each layer" in file.read_text()
     for name, document, title in (

@@ -49,7 +49,7 @@ def _interrupted() -> StudyDocument:
 
 def _layers() -> LayersDocument:
     with Machine(seed=32).simulate(TWO):
-        return run_layers(study_of(TWO, processes=3, rounds_per_process=2), NullProgress())
+        return run_layers(study_of(TWO, processes=3, rounds_per_process=2), NullProgress()).document
 
 
 AXES = {"batch_size": [16, 64, 256]}

@@ -34,7 +34,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_document(
             store, msgspec.structs.replace(one, id=id, created=created, title=MALICIOUS if day == 3 else None)
         )
-    store.save(with_peaks(full_layers(full_study())))
+    save_document(store, with_peaks(full_layers(full_study())))
     save_sweep(store, "sweep-20250101-000000-abcd", points_over_threads(torch="2.14.0"))
     printed("report", "--all", "-o", folder / "pages", "--results", store.folder)
     return folder / "pages"

@@ -178,7 +178,7 @@ def test_notebooks_and_rows_mark_it(make: Callable[[], Any]) -> None:
     document = make()
     kind = kind_of(document.schema)
     result: Any = getattr(results, f"{kind.title()}Result")(
-        document, *([b""] if kind in ("study", "sweep", "overhead") else [])
+        document, *([b""] if kind in ("study", "sweep", "overhead", "layers") else [])
     )
     assert unmarked(result._repr_markdown_()) == []
     assert unmarked(str(result)) == []

@@ -17,7 +17,7 @@ from tests.figures.test_all_figures import DOCUMENTS as OTHERS
 from tests.gallery import GALLERY, sweeps
 
 STORE = Store(GALLERY / "measured")
-SAVED = [*STORE.studies(), *STORE.layers(), *sweeps(STORE)]
+SAVED = [*STORE.studies(), *STORE.others("layers"), *sweeps(STORE)]
 WIDTHS = (60, 80, 200)
 each_width = pytest.mark.parametrize("width", WIDTHS)
 

@@ -129,7 +129,7 @@ def test_the_parts_of_an_explanation_add_up_to_a_difference_of_the_same_kind() -
     scripts = {"torch": Script(STEP), "tf": collecting(40)}
     document = machine.measure(scripts)
     with machine.simulate(scripts):
-        layers = run_layers(study_of(scripts), NullProgress())
+        layers = run_layers(study_of(scripts), NullProgress()).document
     (pair,) = explain(document, SavedDocuments((layers,))).comparisons
     found = pair.breakdown("layers")
     assert found is not None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 
+from polybench.experiments.layers import run_layers
 from polybench.networks import MODELS
 from polybench.networks.timed_layers import split_layers
 from polybench.protocol.calls import OperationTime
 from polybench.results.layers import OperationTimes, build_layers_document
+from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.options import Precision
 from polybench.schema.resources import BlockCounters, Interference
 from polybench.schema.result import StepTimes
+from polybench.storage.store import Store
 from tests.factories import WORKLOAD, measured, study, unmeasured
+from tests.simulated_machine import Machine, Script, study_of
 
 RESNET = MODELS["resnet32"]
 
@@ -23,11 +30,11 @@ def times(seconds: float = 1e-4, gc_seconds: float | None = None) -> OperationTi
 
     def one_round(factor: float) -> list[OperationTime]:
         operations = [
-            OperationTime(index, operation, factor * seconds, gc_seconds)
+            OperationTime((index,), operation, factor * seconds, gc_seconds)
             for index, layer in enumerate(split_layers(RESNET))
             for operation in ("forward", *(gradient.operation for gradient in layer.gradients()))
         ]
-        return [*operations, OperationTime(None, "loss", factor * seconds, gc_seconds)]
+        return [*operations, OperationTime((), "loss", factor * seconds, gc_seconds)]
 
     return [[one_round(1.0)] * 2, [one_round(1.5)] * 2]
 
@@ -122,3 +129,30 @@ def test_values_of_bf16_have_half_the_bytes() -> None:
     full, half = bytes_moved("fp32"), bytes_moved("bf16")
     assert any(full)
     assert full == [None if count is None else 2 * count for count in half]
+
+
+def simulated(store: Store, model: str, **options: Any) -> LayersDocument:
+    """Return what a log of the simulated machine says when it is read again."""
+    scripts = {"torch": Script(0.004)}
+    with Machine().simulate(scripts):
+        run_layers(study_of(scripts, model=model, processes=2), NullProgress(), store=store, **options)
+    (document,) = store.others("layers")
+    assert isinstance(document, LayersDocument)
+    return document
+
+
+def test_of_a_single_layer_the_network_around_it_is_left_out(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (one,) = simulated(store, "conv 8->8 3x3 pad 1 relu on 16x16").configurations
+    assert {row.layer for row in one.rows} == {"layer + relu"}
+    assert (one.step_seconds, one.unattributed_seconds) == (None, None)
+    (summary,) = store.other_summaries("layers")
+    assert (summary.kind, summary.model, summary.fastest) == ("layers", "conv 8->8 3x3 pad 1 relu on 16x16", None)
+    assert [row.is_measured for row in summary.configurations] == [True]
+
+
+def test_a_log_says_whether_blocks_are_expanded(tmp_path: Path) -> None:
+    blocks = {layer.block for layer in split_layers(RESNET) if layer.block != layer.name}
+    for expands in (False, True):
+        (one,) = simulated(Store(tmp_path / str(expands)), "resnet32", expand_blocks=expands).configurations
+        assert blocks.isdisjoint({row.layer for row in one.rows}) == expands

@@ -39,10 +39,10 @@ def gemm(engine: str, rate: float, **changes: Any) -> KernelTiming:
 def test_every_operation_with_flops_is_timed() -> None:
     def one_round(slowness: float) -> list[OperationTime]:
         return [
-            OperationTime(0, "forward", 2e-4 * slowness, None),
-            OperationTime(0, "input gradient", 1e-4 * slowness, None),
-            OperationTime(0, "relu gradient", 1e-9, None),
-            OperationTime(0, "weight gradient", -1e-6, None),  # faster than an empty request
+            OperationTime((0,), "forward", 2e-4 * slowness, None),
+            OperationTime((0,), "input gradient", 1e-4 * slowness, None),
+            OperationTime((0,), "relu gradient", 1e-9, None),
+            OperationTime((0,), "weight gradient", -1e-6, None),  # faster than an empty request
         ]
 
     kernels = [Kernel("gemm", "100x100x100", PRODUCT, 100)]

@@ -285,7 +285,7 @@ def test_strict_loads_engines_without_repeating_their_checks(write_engine: Write
 
 def test_layers_reuse_passed_checks(write_engine: WriteEngine) -> None:
     listener = Checks()
-    document = run_layers(STUDY, listener)
+    document = run_layers(STUDY, listener).document
     assert listener.checked == []
     assert document.configurations[0].parity == "pass"
 

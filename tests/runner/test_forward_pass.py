@@ -114,7 +114,7 @@ def test_study_files_and_options_name_inference() -> None:
 
 
 def test_layers_of_the_forward_pass_have_only_forward_operations() -> None:
-    document = run_layers(Study(engines=("fake",), inference=True, **FAST), NullProgress())
+    document = run_layers(Study(engines=("fake",), inference=True, **FAST), NullProgress()).document
     rows = document.configurations[0].rows
     assert len(rows) > 3
     assert {row.operation for row in rows} == {"forward"}

@@ -29,7 +29,7 @@ AGAIN = "interrupted; run the command again"
         (f"compare {ENDLESS} --on local --wait-idle 0", "round 2", RESUME),
         (f"sweep --batch-size 8,16 {ENDLESS}", "round 2", RESUME),
         (f"overhead --batch-size 8,16 {ENDLESS} --no-save", "round 2", AGAIN),
-        ("layers --no-parity", "round 1", AGAIN),
+        ("layers --no-parity", "round 1", f"{RESUME}layers-"),
         ("peak --budget 1h", "round 1", AGAIN),
     ],
 )

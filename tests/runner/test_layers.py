@@ -19,13 +19,15 @@ from polybench.render.layers import slowdown_by_operation, sort_operations
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.options import Study
-from tests.runner.studies import RecordingProgress
+from polybench.storage.store import Store
+from tests.commands import printed_json, refused
+from tests.runner.studies import RecordingProgress, interrupt_at
 
 FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
 
 
 def measured(*engines: str, export_folder: Path | None = None, **fields: Any) -> LayersDocument:
-    return run_layers(Study(engines=engines, **(FAST | fields)), NullProgress(), export_folder=export_folder)
+    return run_layers(Study(engines=engines, **(FAST | fields)), NullProgress(), export_folder=export_folder).document
 
 
 def by_name(document: LayersDocument) -> dict[str, ConfigurationLayers]:
@@ -125,3 +127,17 @@ def test_layers_cannot_be_timed_with_a_pipeline() -> None:
 def test_programs_of_operations_are_refused_in_bf16(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--export writes programs that compute in float32"):
         measured("fake", precision=("fp32", "bf16"), export_folder=tmp_path)
+
+
+def test_interrupted_layers_are_resumed_by_their_id(own_folders: Path) -> None:
+    store = Store(own_folders / "results")
+    study = Study(engines=("fake",), parity=False, processes=2, rounds_per_process=1, steps_per_round=2, **FAST)
+    stopped = run_layers(study, interrupt_at("process 2 of 2: round 1"), store=store).document
+    assert [one.status for one in stopped.configurations] == ["interrupted"]
+    assert [row["resumable"] for row in printed_json("list")] == [True]
+    assert "which does not have this option" in refused("resume", stopped.id, "--columns", "all")
+    finished = printed_json("resume", "last", "--format", "json", "--quiet")
+    assert finished["id"] == stopped.id
+    assert [len(row["seconds"]) for row in finished["configurations"][0]["rows"]] == [2] * 25
+    assert printed_json("show", "layers-last") == finished
+    assert "it has finished" in refused("resume", stopped.id)

@@ -229,7 +229,7 @@ def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp
         resume_sweep(id, RecordingProgress(), store=store)
     other = SPEC._replace(axes={"batch_size": [8, 64]})
     with pytest.raises(BadInput, match=r"swept values was .*8, 16, 32.*, now .*8, 64.*resume " + id):
-        find_unfinished(other.study, store, "sweep", select_sweep(other.axes, other.command))
+        find_unfinished(other.study, store, "sweep", select_sweep(other.axes))
     assert unfinished_ids(store) == [id]
     assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
 

@@ -20,7 +20,6 @@ from polybench.results.document import derive
 from polybench.storage.store import Store
 from tests.commands import invoke, printed, printed_json, refused
 from tests.factories import measured, study
-from tests.figures.documents import full_layers, full_study
 from tests.log_of import events_of, log_of, save_document
 
 
@@ -156,12 +155,6 @@ def test_only_a_few_of_many_matches_are_named(tmp_path: Path) -> None:
         (tmp_path / f"2026-{number:03}.jsonl").touch()
     with pytest.raises(BadInput, match=r"100 studies begin with it: 2026-000, .*2026-004 and 95 more$"):
         Store(tmp_path).load("2026")
-
-
-def test_names_that_are_not_utf8_can_be_saved(tmp_path: Path) -> None:
-    document = msgspec.structs.replace(full_layers(full_study()), argv=["--data", os.fsdecode(b"/x\xff")])
-    Store(tmp_path).save(document)
-    assert Store(tmp_path).load_layers("layers-last").argv == ["--data", "/x\\udcff"]
 
 
 def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:

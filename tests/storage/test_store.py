@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -17,10 +16,10 @@ from polybench.log import read_log, read_outline
 from polybench.machine import host
 from polybench.results.document import derive
 from polybench.runner.scratch import exclusive_lock
+from polybench.schema.encoding import encode
 from polybench.storage.filters import Filters
 from polybench.storage.store import Store, load_document, results_folder, write_file_atomically
 from tests.factories import layers, measured, points_over_threads, study
-from tests.figures.documents import full_layers, full_study
 from tests.golden.logs import FOLDER
 from tests.log_of import events_of, save_document, save_sweep
 
@@ -86,25 +85,29 @@ def test_names_that_match_no_study_or_several_are_bad_input(tmp_path: Path) -> N
         store.load("last")
 
 
-def test_layers_documents_are_saved_beside_the_studies(tmp_path: Path) -> None:
-    store, document = Store(tmp_path), study()
+def test_layers_are_saved_beside_the_studies(tmp_path: Path) -> None:
+    store, document = Store(tmp_path), study(measured("torch/cpu", 0.01))
     save_document(store, document)
-    old = layers(document, {}, {})
-    new = msgspec.structs.replace(old, id="20250104-000000-abcd")
+    old = layers(document, {"torch/cpu": 0.01}, {"torch/cpu": {("dense3", "forward"): 0.002}})
+    new = msgspec.structs.replace(old, id="layers-20250104-000000-abcd")
     for one in (new, old):
-        store.save(one)
-    (tmp_path / "layers" / "20250105-broken.json").write_text('{"schema": ')
-    assert [one.id for one in store.layers()] == [new.id, old.id]
+        save_document(store, one)
+    (tmp_path / "layers-20250105-broken.jsonl").write_text('{"schema": ')
+    assert [one.id for one in store.others("layers")] == [new.id, old.id]
     assert list(store.studies()) == [derive(events_of(document))]
     assert store.load("last") == derive(events_of(document))
+    (row,) = load_document("layers-20250103", store).configurations[0].rows
+    assert (row.layer, row.operation, row.seconds_per_step) == ("dense3", "forward", pytest.approx(0.002))
     with pytest.raises(BadInput, match="is a layers document, not a study"):
         store.load(old.id)
 
 
-def test_document_of_another_kind_is_named_in_the_error(tmp_path: Path) -> None:
-    path = Store(tmp_path).save(layers(study(), {}, {}))
-    with pytest.raises(BadInput, match=r"its schema is 'polybench.layers/2': expected a log, ID.jsonl"):
-        Store(tmp_path).load(str(path))
+def test_documents_of_the_old_form_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "layers.json"
+    path.write_bytes(encode(msgspec.structs.replace(layers(study(), {}, {}), id="20250104-000000-abcd")))
+    for load in (Store(tmp_path).load, lambda name: load_document(name, Store(tmp_path))):
+        with pytest.raises(BadInput, match=r"layers.json was written by an unreleased version; measure again"):
+            load(str(path))
 
 
 def test_results_folder_comes_from_argument_environment_or_user(
@@ -157,16 +160,16 @@ def test_the_last_sweep_is_the_newest(tmp_path: Path) -> None:
     for name in ("sweep-20260102-a", "sweep-20260103-a", "sweep-20260101-a", "overhead-20260104-a"):
         axis = "threads" if name.startswith("sweep") else "batch_size"
         save_sweep(store, name, [({axis: values["threads"]}, one) for values, one in points_over_threads()])
-    assert store.load_sweep("sweep-last", "sweep").id == "sweep-20260103-a"
-    assert store.load_sweep("overhead-last", "overhead").id == "overhead-20260104-a"
-    assert [one.id for one in store.sweeps()] == ["sweep-20260103-a", "sweep-20260102-a", "sweep-20260101-a"]
+    assert store.load_other("sweep-last", "sweep").id == "sweep-20260103-a"
+    assert store.load_other("overhead-last", "overhead").id == "overhead-20260104-a"
+    assert [one.id for one in store.others("sweep")] == ["sweep-20260103-a", "sweep-20260102-a", "sweep-20260101-a"]
     assert [path.stem for path in store.logs()][-1] == "overhead-20260104-a"
 
 
 def test_the_log_of_a_sweep_has_the_studies_of_its_points(tmp_path: Path) -> None:
     store, id = Store(tmp_path), "sweep-20260102-000000-abcd"
     path = save_sweep(store, id, points_over_threads(), title="Threads", tags=["ci"])
-    sweep = store.load_sweep(id, "sweep")
+    sweep = store.load_other(id, "sweep")
     assert (sweep.id, sweep.title, sweep.tags, sweep.axes) == (id, "Threads", ["ci"], {"threads": [1, 2, 4]})
     assert [(point.id, point.parameters, point.oversubscribed) for point in sweep.points] == [
         (f"{id}.0", {"threads": 1}, False), (f"{id}.1", {"threads": 2}, False), (f"{id}.2", {"threads": 4}, True),
@@ -187,7 +190,7 @@ def test_the_log_of_a_sweep_has_the_studies_of_its_points(tmp_path: Path) -> Non
         with pytest.raises(BadInput, match=message):
             store.load(name)
     with pytest.raises(BadInput, match="is the log of a sweep"):
-        store.load_sweep(str(path), "overhead")
+        store.load_other(str(path), "overhead")
     (tmp_path / "elsewhere").mkdir()
     copy = tmp_path / "elsewhere" / "copy.jsonl"
     copy.write_bytes(store.log_of(f"{id}.1"))
@@ -199,32 +202,18 @@ def test_the_log_of_a_sweep_has_the_studies_of_its_points(tmp_path: Path) -> Non
 def test_an_event_of_no_point_is_refused_with_its_line(tmp_path: Path) -> None:
     store, id = Store(tmp_path), "sweep-20260102-000000-abcd"
     path = save_sweep(store, id, points_over_threads())
-    text, whole = path.read_bytes(), store.load_sweep(id, "sweep")
+    text, whole = path.read_bytes(), store.load_other(id, "sweep")
     for wrong in (b'"point":3', b'"point":99999999999', b'"other":1'):
         path.write_bytes(text.replace(b'"point":2', wrong))
         with pytest.raises(BadInput, match=r": line \d+: "):
-            store.load_sweep(id, "sweep")
+            store.load_other(id, "sweep")
     path.write_bytes(text.replace(f'"id":"{id}"'.encode(), b'"id":"20260102-000000-abcd"', 1))
     with pytest.raises(BadInput, match=r"line 1: .*the ID of this sweep is '20260102-000000-abcd'"):
-        store.load_sweep(id, "sweep")
+        store.load_other(id, "sweep")
     path.write_bytes(text + b"{}\n")
     with pytest.raises(BadInput, match=r": line \d+: "):
-        store.load_sweep(id, "sweep")
-    assert store.load_sweep(id, "sweep", salvage=True) == whole
-
-
-def test_a_document_is_copied_if_it_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copies = tmp_path / "copies"
-    copies.mkdir()
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(copies))
-    (tmp_path / "file").touch()
-    store, document = Store(tmp_path / "file"), full_layers(full_study())
-    assert "cannot save to" in str(store.try_to_save(document))
-    assert [path.name for path in copies.iterdir()] == [f"polybench-{document.id}.json"]
-    assert [*store.failed_saves] == [document.id]
-    store.folder = tmp_path / "results"
-    assert store.try_to_save(document) is None
-    assert store.failed_saves == {}
+        store.load_other(id, "sweep")
+    assert store.load_other(id, "sweep", salvage=True) == whole
 
 
 @pytest.fixture
@@ -244,7 +233,7 @@ def test_a_log_is_loaded_listed_and_found_like_a_document(logged: Store) -> None
     assert document == derive(read_log(log)) == logged.load(str(log)) == logged.load(summary.file[:12])
     assert [one.id for one in logged.studies()] == [document.id]
     with pytest.raises(BadInput, match="it is the log of a study"):
-        logged.load_sweep(str(log), "sweep")
+        logged.load_other(str(log), "sweep")
 
 
 def test_a_damaged_log_is_refused_with_the_line(logged: Store) -> None:

@@ -169,8 +169,8 @@ def test_garbage_is_collected_before_operations_are_timed(job: Job, tensors: Pat
 
 def test_call_overhead_and_garbage_collection_are_subtracted(job: Job, tensors: Path) -> None:
     timed = build_timer(Recorder(), job, tensors).time(3)
-    assert {(one.seconds, one.gc_seconds) for one in timed if one.layer_index is not None} == {(8.0, 1.0)}
-    assert {(one.operation, one.seconds) for one in timed if one.layer_index is None} == {
+    assert {(one.seconds, one.gc_seconds) for one in timed if one.layers} == {(8.0, 1.0)}
+    assert {(one.operation, one.seconds) for one in timed if not one.layers} == {
         ("loss", 9.0), ("update", 9.0), ("call", 9.0),
     }  # fmt: skip
 
@@ -182,7 +182,7 @@ def test_on_a_gpu_an_operation_is_repeated_between_two_synchronizations(job: Job
     timed = timer.time(5)
     assert len(set(engine.ran)) == len(engine.ran)
     # Garbage collection takes 1 s per run of 5 repeats.
-    assert [one.seconds for one in timed if one.layer_index is not None] == pytest.approx([10.0 - 1.0 - 0.2] * 22)
+    assert [one.seconds for one in timed if one.layers] == pytest.approx([10.0 - 1.0 - 0.2] * 22)
 
 
 def test_images_are_repeated_to_fill_a_batch(job: Job, tensors: Path) -> None:
@@ -202,10 +202,10 @@ def test_standalone_layers_have_their_own_batch_sizes(job: Job) -> None:
     assert [array.shape for array in engine.inputs["product"]] == [(8, 8), (8, 8)]
     assert [array.shape for array in engine.inputs["conv1 + relu"]] == [(2, 3, 32, 32), (2, 16, 28, 28)]
     timed = timer.time(1)
-    assert [(one.layer_index, one.operation) for one in timed if one.layer_index == 0] == [
-        (0, "forward"), (0, "weight gradient"), (0, "input gradient"),
+    assert [(one.layers, one.operation) for one in timed if one.layers == (0,)] == [
+        ((0,), "forward"), ((0,), "weight gradient"), ((0,), "input gradient"),
     ]  # fmt: skip
-    assert all(one.layer_index is not None for one in timed)  # there are no operations of a step
+    assert all(one.layers for one in timed)  # there are no operations of a step
 
 
 def test_the_time_of_a_contained_gradient_is_subtracted(job: Job) -> None:
