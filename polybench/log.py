@@ -1,4 +1,4 @@
-"""The log of a study, sweep or layers: what happened, one JSON object a line, in the order in which it happened.
+"""The log of a study, sweep, layers or peak: what happened, one JSON object a line, in the order in which it happened.
 
 Everything else is computed from it: `results.document.derive` is the report, and resuming measures what a log lacks.
 A line is written and synchronized as soon as its event has happened, and never while a worker runs a timing block.
@@ -234,6 +234,25 @@ class OperationsTimed(Event, frozen=True, kw_only=True, tag="operation"):
     operations: list[OperationTime]
 
 
+class KernelsChosen(Event, frozen=True, kw_only=True, tag="kernels"):
+    """What `peak` times: products of square matrices, the network's convolutions, and NumPy's triad unless null.
+
+    `numpy` is its version. The operations of a round are those of the kernels, in this order.
+    """
+
+    matrix_sizes: list[PositiveInt]
+    triad_bytes: PositiveInt | None
+    numpy: str
+
+
+class NumpyTimed(Event, frozen=True, kw_only=True, tag="numpy"):
+    """Times of NumPy in a round, as `protocol.calls.NumpyTimes`."""
+
+    process: NaturalInt
+    products: list[Seconds]
+    triad: Seconds | None
+
+
 class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory"):
     """Memory of a worker after training steps, or the GPU memory that its end freed."""
 
@@ -345,8 +364,8 @@ OfConfiguration = (
 """Events of one configuration; a warning may be one as well."""
 
 OfStudy = (
-    Header | PointStarted | SettingsChosen | GroupsChosen | ProcessStarted | ProcessEnded | RoundMeasured | PhaseEnded
-    | Warned | StudyResumed | StudyEnded
+    Header | PointStarted | SettingsChosen | GroupsChosen | KernelsChosen | ProcessStarted | ProcessEnded
+    | RoundMeasured | NumpyTimed | PhaseEnded | Warned | StudyResumed | StudyEnded
 )  # fmt: skip
 
 AnyEvent = OfStudy | OfConfiguration

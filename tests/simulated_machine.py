@@ -41,7 +41,7 @@ from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
 from polybench.engines.fake.engine import FakeEngine
 from polybench.engines.job import EngineInfo, GcStats, Job
-from polybench.experiments import layers, sweep
+from polybench.experiments import layers, peak, sweep
 from polybench.experiments.sweep import run_sweep
 from polybench.log import Header
 from polybench.machine import interference, load
@@ -52,7 +52,7 @@ from polybench.networks.timed_layers import split_layers
 from polybench.planning import shared_files
 from polybench.planning.grid import SweepSpec
 from polybench.planning.shared_files import SharedFiles
-from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
+from polybench.protocol.calls import AnswerT, Loaded, NumpyTimes, Prepared, Request, RequestFailed
 from polybench.results.sweep import MeasuredPoint
 from polybench.run import run_study
 from polybench.runner import prepare, process_runs, progress, session, training, workers
@@ -211,10 +211,11 @@ class Machine:
             (session, "IdleWait", idle_wait),
             (shared_files, "write", _shared_files),
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
-            *((module, "new_header", _header) for module in (layers, sweep)),
+            *((module, "new_header", _header) for module in (layers, peak, sweep)),
             (handler, "read_rss", lambda: _RSS),
             (os, "fsync", lambda _: None),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),
+            (peak, "WorkerProcess", lambda *_: contextlib.nullcontext(SimulatedNumpy(self))),
         ]  # fmt: skip
         with contextlib.ExitStack() as stack:
             for module, name, value in replaced:
@@ -442,6 +443,20 @@ class SimulatedWorker(handler.Worker):
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+class SimulatedNumpy:
+    """Stands in for the process of NumPy: 10 GFLOP/s and 5 GB/s, each with a spread of 1 %."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def request(self, request: Request[NumpyTimes], timeout: float) -> NumpyTimes:
+        kernels = request.arguments.kernels
+        seconds = [*(2 * size**3 / 1e10 for size in kernels.sizes), 3 * (kernels.triad_bytes or 0) / 5e9]
+        noise = self._machine.rng.lognormal(0, 0.01, len(seconds)).tolist()
+        *products, triad = (one * factor for one, factor in zip(seconds, noise, strict=True))
+        return NumpyTimes(products, triad)
 
 
 class _OwnScripts:

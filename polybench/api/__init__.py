@@ -246,4 +246,5 @@ def peak(
         options: of `Study`: engines, devices, precision, threads, malloc, pin_cpus, model, batch_size,
             budget.
     """
-    return PeakResult(run_peak(build_study(options), make_progress(progress), quick=quick, remeasure=remeasure))
+    outcome = run_peak(build_study(options), make_progress(progress), quick=quick, remeasure=remeasure)
+    return PeakResult(outcome.document)

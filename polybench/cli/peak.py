@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -19,13 +21,16 @@ from polybench.cli.output import (
     width,
 )
 from polybench.machine import interrupts
-from polybench.render import render
+from polybench.render import check_format, render
 from polybench.schema.options import Study
+
+if TYPE_CHECKING:
+    from polybench.experiments.peak import PeakOutcome
 
 
 @with_options(
     "engines", "devices", "env", "model", "batch_size", "precision", "threads", "malloc", "pin_cpus", "seed",
-    "quick", "budget", "wait_idle", "timeout", "output", "anonymous", "quiet", "verbose",
+    "quick", "budget", "wait_idle", "timeout", "output", "results", "save", "anonymous", "quiet", "verbose",
 )  # fmt: skip
 def peak(
     study: Study,
@@ -48,11 +53,29 @@ def peak(
     """
     from polybench.experiments.peak import run_peak
 
+    argv, anonymous = own_arguments(), options.anonymous
+    measure = partial(run_peak, study, argv=argv, anonymous=anonymous, quick=quick, remeasure=remeasure)
+    _execute(measure, options._replace(format=format))
+
+
+def resume_peak_by_id(id: str, options: OutputOptions) -> NoReturn:
+    """Measure these peaks again; print and exit."""
+    from polybench.experiments.peak import resume_peak
+
+    _execute(partial(resume_peak, id, anonymous=options.anonymous), options)
+
+
+def _execute(measure: Callable[..., PeakOutcome], options: OutputOptions) -> NoReturn:
+    from polybench.storage.store import Store, results_folder
+
+    check_format(options.format)
     check_writable(options.output)
+    store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            document = run_peak(study, progress, argv=own_arguments(), quick=quick, remeasure=remeasure)
+            document, measured = measure(progress, store=store)
         # The cache keeps the host name, which is its key.
-        text = render(anonymize_if_requested(document, options), format, width=width(options.output))
+        text = render(anonymize_if_requested(document, options), options.format, width=width(options.output))
         hint = interrupted_hint(document.configurations)
-        print_and_exit(text, options, None, "", peak_exit_code(document), hint=hint)
+        saved = store if measured else None
+        print_and_exit(text, options, saved, f"saved as {', '.join(measured)}", peak_exit_code(document), hint=hint)

@@ -31,6 +31,7 @@ from polybench.cli.execute import (
 from polybench.cli.layers import resume_layers_by_id
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
+from polybench.cli.peak import resume_peak_by_id
 from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup, SweepCommand
@@ -173,7 +174,7 @@ def resume(
         str,
         typer.Argument(
             metavar="ID",
-            help="Interrupted study, sweep or layers: its ID, a unique prefix, or `last`.",
+            help="Interrupted study, sweep, layers or peak: its ID, a unique prefix, or `last`.",
             autocompletion=unfinished,
         ),
     ],
@@ -206,6 +207,5 @@ def resume(
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
     reject_options(given, f"{found.id} is {DOCUMENT_KINDS[found.kind].description}")
-    if found.kind == "layers":
-        resume_layers_by_id(found.id, options)
-    resume_sweep_by_id(found.id, options)
+    resume_by_id = {"layers": resume_layers_by_id, "peak": resume_peak_by_id}.get(found.kind, resume_sweep_by_id)
+    resume_by_id(found.id, options)

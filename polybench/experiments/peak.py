@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from polybench.engines import ENGINES
 from polybench.errors import BadInput, ConfigurationFailed
+from polybench.log import KernelsChosen, Log, NumpyTimed
 from polybench.machine import host
 from polybench.machine.cores import last_level_cache_bytes
-from polybench.networks.layers import Conv, Dense
-from polybench.networks.model import Model
-from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.planning.plan import Plan, resolve
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol import calls
-from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
+from polybench.protocol.calls import NumpyKernels
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
-from polybench.results.peak import (
-    Kernel,
-    build_peak_document,
-    engine_timings,
-    interrupted_peaks,
-    merge_peaks,
-    numpy_timings,
-    square_shape,
-)
-from polybench.run import run_study
+from polybench.results.peak import derive_peak, interrupted_peaks, kernels_of, merge_peaks
+from polybench.run import run
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
-from polybench.runner.prepare import new_header
-from polybench.runner.process_runs import Operation
+from polybench.runner.prepare import header_of_command, new_header, new_log
+from polybench.runner.process_runs import Operation, record_operations
 from polybench.runner.progress import Progress
+from polybench.runner.resume import unfinished_log
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.session import Session
 from polybench.runner.workers import list_changes, make_runs, version_changes
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
 from polybench.schema.units import format_bytes
+from polybench.storage.store import Store
 
 _ROUNDS = 6
 """Minimum and maximum of six rounds are an interval of the median; see `stats.statistics.median_interval`."""
@@ -60,21 +53,35 @@ _CACHE_MULTIPLE = 4
 _DEFAULT_CACHE_BYTES = 64 << 20
 
 
+class PeakOutcome(NamedTuple):
+    """All peaks, and the IDs of the logs of those that are not from the cache, one a device and precision."""
+
+    document: PeakDocument
+    measured: list[str]
+
+
 def run_peak(
-    study: Study, progress: Progress, *, argv: Sequence[str] = (), quick: bool = False, remeasure: bool = False
-) -> PeakDocument:
+    study: Study,
+    progress: Progress,
+    *,
+    store: Store | None = None,
+    argv: Sequence[str] = (),
+    anonymous: bool = False,
+    quick: bool = False,
+    remeasure: bool = False,
+) -> PeakOutcome:
     """Measure the peaks of each device and precision, or use cached peaks unless `remeasure`.
 
-    A `quick` measurement has a short budget and is not cached. Cached peaks are valid while the requested engines,
-    and the engines that reached a peak, have the same versions. Ctrl-C returns the peaks measured so far, marked as
-    interrupted; before anything was measured, it raises KeyboardInterrupt. Of the study count engines, devices,
-    precisions, threads, network and batch size.
+    `store` gets the logs. A `quick` measurement has a short budget and is not cached. Cached peaks are valid while the
+    requested engines, and the engines that reached a peak, have the same versions. Ctrl-C returns the peaks measured so
+    far, marked as interrupted; before anything was measured, it raises KeyboardInterrupt. Of the study count engines,
+    devices, precisions, threads, network and batch size.
     """
     if "bf16" in study.precisions:
         raise BadInput("peaks cannot be measured in bf16: use --precision fp32 or tf32")
     devices = dict.fromkeys(configuration.device for configuration in resolve(study).configurations)
     study = study.quick() if quick else study
-    documents: list[PeakDocument] = []
+    documents, measured = list[PeakDocument](), list[str]()
     for device in devices:
         for precision in study.precisions:
             peak_study = msgspec.structs.replace(
@@ -85,16 +92,19 @@ def run_peak(
             )  # fmt: skip
             try:
                 cached = None if remeasure else _load_cached(peak_study, progress)
-                documents.append(cached or _measure(peak_study, progress, argv))
-                if not cached and not quick:
-                    PeakCache().save(documents[-1])
+                if cached is None:
+                    header = header_of_command(new_header(argv, anonymous=anonymous), "peak")
+                    with new_log(peak_study, header, store) as log:
+                        measured.append(header.id)
+                        cached = _measure(peak_study, log, progress, store)
+                documents.append(cached)
             except KeyboardInterrupt:
                 if not documents:
                     raise
                 documents.append(interrupted_peaks(documents[-1], resolve(peak_study).configurations))
             if any(configuration.status == "interrupted" for configuration in documents[-1].configurations):
-                return merge_peaks(documents)
-    return merge_peaks(documents)
+                return PeakOutcome(merge_peaks(documents), measured)
+    return PeakOutcome(merge_peaks(documents), measured)
 
 
 def _load_cached(study: Study, progress: Progress) -> PeakDocument | None:
@@ -144,112 +154,80 @@ def _version_changes(cached: PeakDocument, requested: Collection[str], study: St
     return [*changes, *list_changes({"NumPy": cached.numpy}, {"NumPy": np.__version__})]
 
 
-def _measure(study: Study, progress: Progress, argv: Sequence[str]) -> PeakDocument:
+def resume_peak(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> PeakOutcome:
+    """Measure the peaks of an interrupted or killed log again; errors are those of `resume_study`."""
+    with unfinished_log(id, store, anonymous=anonymous) as (log, study):
+        return PeakOutcome(_measure(study, log, progress, store), [id])
+
+
+def _measure(study: Study, log: Log, progress: Progress, store: Store | None) -> PeakDocument:
+    """Measure one device and precision, and cache the peaks unless the budget is that of `quick`."""
     plan = resolve(study)
     environment = worker_environment(
         ENGINES["reference"], "cpu", plan.workload.threads, malloc=study.malloc, cpus=plan.cpus
     )
     with scratch_folder() as folder, WorkerProcess(environment, folder / "numpy.log") as numpy_worker:
-        kernels, numpy_kernels = _Kernels(), _NumpyKernels(numpy_worker)
-        finished = run_study(study, progress, store=None, header=new_header(argv), operations=[kernels, numpy_kernels])
-    timings = [
-        timing
-        for result in finished.results
-        if result.status != "failed" and not result.busy
-        for timing in engine_timings(
-            result.configuration.partition("/")[0], kernels.kernels, kernels.times.get(result.configuration, [])
-        )
-    ]
-    return build_peak_document(
-        finished,
-        [*timings, *numpy_timings(numpy_kernels.request, numpy_kernels.times)],
-        np.__version__,
-        network=study.model if isinstance(study.model, Model) else None,
-    )
+        run(study, log, progress, store=store, operations=[_Kernels(numpy_worker)])
+    document = derive_peak(log.events)
+    if study != study.quick():
+        # The cache keeps the host name, which is its key.
+        PeakCache().save(msgspec.structs.replace(document, host=host.this_host()))
+    return document
 
 
 class _Kernels(Operation):
-    """Matrix products and convolutions in each engine; whole steps only set the pace.
+    """Matrix products and convolutions in each engine, and matrix products and the triad in NumPy, once per round."""
 
-    Attributes:
-        kernels: what is timed, once the study has started.
-        times: by configuration, as [round][operation].
-    """
-
-    def __init__(self) -> None:
-        self.kernels: list[Kernel] = []
-        self.times: dict[str, list[list[OperationTime]]] = {}
+    def __init__(self, numpy_worker: WorkerProcess) -> None:
+        self._numpy: WorkerProcess | None = numpy_worker
 
     def start(self, session: Session) -> None:
-        """Choose the kernels."""
-        self._session, self._timeout = session, session.plan.study.timeout
-        self.kernels = [*map(_product, _matrix_sizes(session.plan)), *_convolutions(session.plan)]
+        """Choose the kernels; NumPy has none on a GPU."""
+        self._session, plan = session, session.plan
+        self._timeout, is_on_cpu = plan.study.timeout, plan.configurations[0].device == "cpu"
+        if session.measured.kernels is None:
+            triad_bytes = _triad_bytes(session) if is_on_cpu else None
+            sizes = [*_matrix_sizes(plan)]
+            session.record(KernelsChosen(matrix_sizes=sizes, triad_bytes=triad_bytes, numpy=np.__version__))
+        chosen = session.measured.kernels
+        assert chosen is not None
+        kernels = kernels_of(chosen, plan.model, plan.workload.batch_size)
+        self._build = calls.build_standalone_ops([(kernel.layer, kernel.batch_size) for kernel in kernels])
+        threads = plan.workload.threads
+        self._time_numpy = calls.time_numpy(
+            NumpyKernels((*chosen.matrix_sizes,), chosen.triad_bytes, threads, _REPETITIONS)
+        )
+        if not is_on_cpu:
+            self._numpy = None
 
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build each kernel."""
         name = run.configuration.name
         self._session.progress.on_stage(f"building matrix products and convolutions of {name}")
-        kernels = [(kernel.layer, kernel.batch_size) for kernel in self.kernels]
-        worker.request(calls.build_standalone_ops(kernels), self._timeout)
-        self.times[name] = []
+        worker.request(self._build, self._timeout)
 
     def measure(self, run: ConfigurationRun, worker: WorkerProcess, budget: RoundBudget, steps: int) -> None:  # noqa: ARG002
         """Time each kernel."""
-        self.times[run.configuration.name].append(worker.request(calls.time_layer_ops(_REPETITIONS), self._timeout))
-
-
-class _NumpyKernels(Operation):
-    """Matrix products and the triad in NumPy, once per round.
-
-    Attributes:
-        request: what NumPy times; None on a GPU, which NumPy does not use, and after a failure.
-        times: one entry per round.
-    """
-
-    relative_cost = 0.0
-
-    def __init__(self, worker: WorkerProcess) -> None:
-        self.request: NumpyKernels | None = None
-        self.times: list[NumpyTimed] = []
-        self._worker = worker
-
-    def start(self, session: Session) -> None:
-        """Choose the kernels."""
-        self._session, plan = session, session.plan
-        if plan.configurations[0].device == "cpu":
-            threads = plan.workload.threads
-            self.request = NumpyKernels(_matrix_sizes(plan), _triad_bytes(session), threads, _REPETITIONS)
+        record_operations(run, worker, _REPETITIONS, self._timeout)
 
     def end_round(self) -> None:
-        """Time the kernels."""
-        if self.request is None:
+        """Time NumPy, unless it has failed."""
+        if self._numpy is None:
             return
         try:
-            self.times.append(self._worker.request(calls.time_numpy(self.request), self._session.plan.study.timeout))
+            times = self._numpy.request(self._time_numpy, self._timeout)
         except ConfigurationFailed as error:
             self._session.warn(f"cannot time NumPy: {error}", names=True)
-            self.request = None
+            self._numpy = None
+        else:
+            process = self._session.measured.process_runs
+            self._session.record(NumpyTimed(process=process, products=times.products, triad=times.triad))
 
 
 def _matrix_sizes(plan: Plan) -> tuple[int, ...]:
     on_cpu = plan.configurations[0].device == "cpu"
     sizes = MATRIX_SIZES["cpu" if on_cpu else "gpu"]
     return (*sizes, _LARGE_MATRIX) if on_cpu and plan.workload.threads >= _LARGE_MATRIX_THREADS else sizes
-
-
-def _product(size: int) -> Kernel:
-    layer = TimedLayer("product", "product", (Dense("product", size, size),), (size,), needs_input_gradient=True)
-    return Kernel("gemm", square_shape(size), layer, size)
-
-
-def _convolutions(plan: Plan) -> Iterator[Kernel]:
-    batch_size = plan.workload.batch_size
-    for layer in split_layers(plan.model):
-        if isinstance(conv := layer.layer, Conv):
-            _, height, width = layer.input_shape
-            kernel = f"{conv.kernel}x{conv.kernel} {conv.inputs}->{conv.outputs}"
-            shape = f"{conv.name}: {kernel} on {height}x{width}, batch {batch_size}"
-            yield Kernel("convolution", shape, layer, batch_size)
 
 
 def _triad_bytes(session: Session) -> int | None:

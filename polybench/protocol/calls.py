@@ -109,7 +109,7 @@ class NumpyKernels(msgspec.Struct, frozen=True):
     repeats: int
 
 
-class NumpyTimed(msgspec.Struct, frozen=True):
+class NumpyTimes(msgspec.Struct, frozen=True):
     """Median seconds of the product of each size, and of the triad."""
 
     products: list[float]
@@ -226,7 +226,7 @@ def build_standalone_ops(layers: list[tuple[TimedLayer, int]]) -> None: ...
 def time_layer_ops(repeats: int) -> list[OperationTime]: ...
 # Time NumPy, without an engine.
 @Call
-def time_numpy(kernels: NumpyKernels) -> NumpyTimed: ...
+def time_numpy(kernels: NumpyKernels) -> NumpyTimes: ...
 # End the process.
 @Call
 def close() -> None: ...

@@ -100,8 +100,8 @@ def workload_text(row: StudyRow) -> str:
     """Describe the network with its data, or with the points of a sweep."""
     batch_size = row["batch_size"] and f"batch {row['batch_size']}"
     model = units.format_model(row["model"], row["pass"])
-    if row["kind"] == "layers":
-        model = f"layers of {model}"
+    if row["kind"] in ("layers", "peak"):
+        model = f"{row['kind']} of {model}"
     # A narrow terminal cuts the end.
     workload = [model, _points(row)] if row["axes"] else [model, batch_size, row["dataset"]]
     return ", ".join(filter(None, workload))
@@ -118,7 +118,7 @@ def fastest_text(row: StudyRow) -> str:
     """Format the best step time, or the best throughput of a sweep, whose points may differ in batch size."""
     fastest = row["fastest"]
     if not fastest:
-        return "" if row["axes"] or row["kind"] == "layers" else "nothing measured"
+        return "" if row["kind"] != "study" else "nothing measured"
     mark = _INCONCLUSIVE if fastest["inconclusive"] else ""
     if row["axes"]:
         rate = f"{units.format_count(round(fastest['items_per_second']))} {fastest['input_kind']}s/s"

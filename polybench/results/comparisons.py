@@ -9,9 +9,11 @@ from typing import TypeVar
 
 import msgspec
 
+from polybench.networks.model import Model
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema import units
-from polybench.schema.resources import Allocations, Cost
+from polybench.schema.measurements import PeakMeasurement
+from polybench.schema.resources import Allocations, Cost, PeakComparison
 from polybench.schema.result import (
     SINGLE_PROCESS,
     AccuracyDifference,
@@ -297,3 +299,21 @@ def _scaling(result: Result, results: Sequence[Result]) -> Scaling | None:
 
 def _without_replicas(result: Result) -> tuple[str, str, str]:
     return result.engine_name, result.device, result.workload.precision
+
+
+def compare_with_peak(result: Result, model: Model, peaks: Sequence[PeakMeasurement]) -> PeakComparison | None:
+    """Return the fraction of this machine's peak that a measured configuration reaches."""
+    peaks_by_kind = {peak.kind: peak for peak in peaks}
+    product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))
+    is_of_one_device = device_count(result) == 1
+    if product is None or result.step_time is None or not result.is_ranked or not is_of_one_device:
+        return None
+    workload = result.workload
+    conditions = f"{product.engine} on {product.device} in {product.precision}"
+    return PeakComparison(
+        flops_per_second=product.value,
+        fraction=2 * model.macs(workload.pass_) * workload.batch_size / result.step_time.mean / product.value,
+        source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
+        convolution_flops_per_second=convolution.value if convolution else None,
+        bytes_per_second=triad.value if triad else None,
+    )

@@ -20,7 +20,7 @@ from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.shared_files import SharedFiles
 from polybench.planning.study_file import stored_study
 from polybench.planning.suggested_commands import OWN_DATA
-from polybench.results.comparisons import add_comparisons, allreduce_share, trained_epochs
+from polybench.results.comparisons import add_comparisons, allreduce_share, compare_with_peak, trained_epochs
 from polybench.results.interference import (
     drop_affected_rounds,
     page_fault_warnings,
@@ -28,7 +28,6 @@ from polybench.results.interference import (
     throttling_warnings,
 )
 from polybench.results.measured import MeasuredConfiguration, MeasuredStudy, measured_study
-from polybench.results.peak import compare_with_peak
 from polybench.results.sanity import implausible_results
 from polybench.results.usage import summarize_usage
 from polybench.results.warnings import final_warnings

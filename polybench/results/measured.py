@@ -24,7 +24,9 @@ from polybench.log import (
     Failed,
     GroupsChosen,
     Header,
+    KernelsChosen,
     MemoryMeasured,
+    NumpyTimed,
     OfConfiguration,
     OperationsTimed,
     ParityChecked,
@@ -282,6 +284,8 @@ class MeasuredStudy(Generic[ConfigurationT]):
         groups: names of the configurations that are measured side by side.
         budgets: round budgets of the groups at the end of the last process run.
         interference: one entry a round.
+        kernels: what a peak times.
+        numpy: times of NumPy, one entry a round.
         process_runs: number of process runs that have ended.
         phase_seconds: by phase and number of the process run, -1 outside of process runs.
     """
@@ -294,6 +298,8 @@ class MeasuredStudy(Generic[ConfigurationT]):
     groups: list[list[str]] = field(default_factory=list)
     budgets: list[RoundBudget] = field(default_factory=list)
     interference: list[RoundInterference] = field(default_factory=list)
+    kernels: KernelsChosen | None = None
+    numpy: list[NumpyTimed] = field(default_factory=list)
     process_runs: int = 0
     warnings: list[Warned] = field(default_factory=list)
     phase_seconds: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -348,6 +354,7 @@ class MeasuredStudy(Generic[ConfigurationT]):
         """Leave out what the process run that did not end has measured."""
         ended = self.process_runs
         self.interference = [one for one in self.interference if one.process < ended]
+        self.numpy = [one for one in self.numpy if one.process < ended]
         for run in self.runs:
             run.drop_process_runs(ended)
 
@@ -405,6 +412,18 @@ class MeasuredStudy(Generic[ConfigurationT]):
     def _(self, event: RoundMeasured) -> None:
         self.interference.append(event.load)
         self.idle_wait_seconds, self.busiest_programs = event.idle_wait_seconds, event.busiest_programs
+
+    @_apply.register
+    def _(self, event: KernelsChosen) -> None:
+        if self.kernels is not None:
+            raise ValueError("second kernels")
+        self.kernels = event
+
+    @_apply.register
+    def _(self, event: NumpyTimed) -> None:
+        if event.process != self.process_runs:
+            raise ValueError(f"NumPy in process run {event.process} after {self.process_runs} have ended")
+        self.numpy.append(event)
 
     @_apply.register
     def _(self, event: PhaseEnded) -> None:

@@ -1,4 +1,4 @@
-"""Selects the fastest measurement of each kind of peak. Pure."""
+"""Computes the peaks from their log: the fastest measurement of each kind. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from polybench.log import AnyEvent, KernelsChosen, NumpyTimed
+from polybench.networks import find_model
+from polybench.networks.layers import Conv, Dense
 from polybench.networks.model import Model
-from polybench.networks.timed_layers import TimedLayer
-from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
-from polybench.results.comparisons import device_count
+from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.planning.study_file import stored_study
+from polybench.protocol.calls import OperationTime
+from polybench.results.document import damage_named, derive_measured, within_bounds
+from polybench.results.measured import measured_study
 from polybench.schema import units
 from polybench.schema.measurements import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
 from polybench.schema.options import Configuration, Workload
-from polybench.schema.resources import PeakComparison
-from polybench.schema.result import Result, library_versions, status_fields
+from polybench.schema.result import library_versions, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import median_interval
 
@@ -50,6 +54,25 @@ class KernelTiming(NamedTuple):
         return [self.work / seconds for seconds in self.seconds]
 
 
+def kernels_of(chosen: KernelsChosen, model: Model, batch_size: int) -> list[Kernel]:
+    """Return the kernels of a log in their order."""
+    return [*map(_product, chosen.matrix_sizes), *_convolutions(model, batch_size)]
+
+
+def _product(size: int) -> Kernel:
+    layer = TimedLayer("product", "product", (Dense("product", size, size),), (size,), needs_input_gradient=True)
+    return Kernel("gemm", square_shape(size), layer, size)
+
+
+def _convolutions(model: Model, batch_size: int) -> Iterator[Kernel]:
+    for layer in split_layers(model):
+        if isinstance(conv := layer.layer, Conv):
+            _, height, width = layer.input_shape
+            kernel = f"{conv.kernel}x{conv.kernel} {conv.inputs}->{conv.outputs}"
+            shape = f"{conv.name}: {kernel} on {height}x{width}, batch {batch_size}"
+            yield Kernel("convolution", shape, layer, batch_size)
+
+
 def engine_timings(
     engine: str, kernels: Sequence[Kernel], rounds: Sequence[Sequence[OperationTime]]
 ) -> Iterator[KernelTiming]:
@@ -63,21 +86,42 @@ def engine_timings(
             yield KernelTiming(kernel.kind, engine, f"{kernel.shape}, {timed.operation}", flops, seconds)
 
 
-def numpy_timings(kernels: NumpyKernels | None, rounds: Sequence[NumpyTimed]) -> Iterator[KernelTiming]:
+def numpy_timings(chosen: KernelsChosen, rounds: Sequence[NumpyTimed]) -> Iterator[KernelTiming]:
     """Yield NumPy's matrix products and the STREAM triad; nothing if NumPy was not timed."""
-    if kernels is None or not rounds:
+    if not rounds:
         return
-    for size, *seconds in zip(kernels.sizes, *(one.products for one in rounds), strict=True):
+    for size, *seconds in zip(chosen.matrix_sizes, *(one.products for one in rounds), strict=True):
         yield KernelTiming("gemm", NUMPY, square_shape(size), 2 * size**3, seconds)
     triads = [one.triad for one in rounds if one.triad is not None]
-    if kernels.triad_bytes is not None and triads:
-        shape = f"3 arrays of {units.format_bytes(kernels.triad_bytes)}"
-        yield KernelTiming("memory_bandwidth", NUMPY, shape, 3 * kernels.triad_bytes, triads)
+    if chosen.triad_bytes is not None and triads:
+        shape = f"3 arrays of {units.format_bytes(chosen.triad_bytes)}"
+        yield KernelTiming("memory_bandwidth", NUMPY, shape, 3 * chosen.triad_bytes, triads)
 
 
 def square_shape(size: int) -> str:
     """Describe a product of square matrices: `512x512x512`."""
     return f"{size}x{size}x{size}"
+
+
+def derive_peak(events: Iterable[AnyEvent], *, salvage: bool = False) -> PeakDocument:
+    """Compute the peaks of a log; raises DamagedLog as `derive`."""
+    measured = measured_study(events, salvage=salvage)
+    study, header, chosen = derive_measured(measured), measured.header, measured.kernels
+    assert header is not None
+    timings: list[KernelTiming] = []
+    with damage_named(header.id):
+        network = stored_study(header.study, header.id).model
+        if chosen is not None:
+            kernels = kernels_of(chosen, find_model(network), study.settings.batch_size)
+            for result, run in zip(study.results, measured.runs, strict=True):
+                if result.status != "failed":
+                    rounds = [one for process in run.operations for one in process]
+                    timings += engine_timings(result.configuration.partition("/")[0], kernels, rounds)
+            timings += numpy_timings(chosen, measured.numpy)
+        document = build_peak_document(
+            study, timings, chosen.numpy if chosen else None, network if isinstance(network, Model) else None
+        )
+    return within_bounds(document)
 
 
 def build_peak_document(
@@ -196,21 +240,3 @@ def comparable_peaks(
         return []
     same_workload = (document.model, document.batch_size) == (workload.model, workload.batch_size)
     return [peak for peak in document.peaks if same_workload or peak.kind != "convolution"]
-
-
-def compare_with_peak(result: Result, model: Model, peaks: Sequence[PeakMeasurement]) -> PeakComparison | None:
-    """Return the fraction of this machine's peak that a measured configuration reaches."""
-    peaks_by_kind = {peak.kind: peak for peak in peaks}
-    product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))
-    is_of_one_device = device_count(result) == 1
-    if product is None or result.step_time is None or not result.is_ranked or not is_of_one_device:
-        return None
-    workload = result.workload
-    conditions = f"{product.engine} on {product.device} in {product.precision}"
-    return PeakComparison(
-        flops_per_second=product.value,
-        fraction=2 * model.macs(workload.pass_) * workload.batch_size / result.step_time.mean / product.value,
-        source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
-        convolution_flops_per_second=convolution.value if convolution else None,
-        bytes_per_second=triad.value if triad else None,
-    )

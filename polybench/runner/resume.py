@@ -137,7 +137,7 @@ def _check_measurements(events: Sequence[AnyEvent]) -> None:
     report_of(events)
     measured.drop_unfinished()
     for run in measured.runs:
-        rounds = [len(process) for process in run.blocks]
+        rounds = [max(len(blocks), len(others)) for blocks, others in zip(run.blocks, run.operations, strict=True)]
         if run.is_active and (len(rounds), 0 in rounds) != (measured.process_runs, False):
             raise ValueError(f"{run.configuration.name} has {len(rounds)} of {measured.process_runs} process runs")
 

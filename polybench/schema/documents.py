@@ -46,7 +46,7 @@ DOCUMENT_KINDS = {
     "layers": DocumentKind(LayersDocument, "a layers document", id_prefix="layers-"),
     "sweep": DocumentKind(SweepDocument, "a sweep", id_prefix="sweep-"),
     "overhead": DocumentKind(OverheadDocument, "an overhead", id_prefix="overhead-"),
-    "peak": DocumentKind(PeakDocument, "a peak"),
+    "peak": DocumentKind(PeakDocument, "a peak", id_prefix="peak-"),
     "allocations": DocumentKind(AllocationsDocument, "an allocations document"),
     "diff": DocumentKind(DiffDocument, "a diff"),
     "history": DocumentKind(HistoryDocument, "a history"),

@@ -1,4 +1,4 @@
-"""Finds and reads the logs of a results folder: studies, sweeps and layers."""
+"""Finds and reads the logs of a results folder: studies, sweeps, layers and peaks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from polybench.errors import BadInput
 from polybench.log import SUFFIX, AnyEvent, Header, encode_line, header_of, read_log, read_outline, split_points
 from polybench.results.document import report_of
 from polybench.results.layers import derive_layers
+from polybench.results.peak import derive_peak
 from polybench.results.sweep import MeasuredPoint, derive_sweep, points_of
 from polybench.schema.documents import (
     DOCUMENT_KINDS,
@@ -51,6 +52,7 @@ _DERIVE: dict[str, Callable[..., AnyDocument]] = {
     "sweep": derive_sweep,
     "overhead": derive_sweep,
     "layers": derive_layers,
+    "peak": derive_peak,
 }
 """Functions of a log that compute its document, by the command of its header; a study has none."""
 

@@ -29,7 +29,7 @@ from polybench.protocol.calls import (
     Loaded,
     NotAvailable,
     NumpyKernels,
-    NumpyTimed,
+    NumpyTimes,
     OperationTime,
     PipelineAndTrainingTimed,
     Prepared,
@@ -262,7 +262,7 @@ class Worker:
     def time_layer_ops(self, repeats: int) -> list[OperationTime]:
         return self._operation_timer.time(repeats)
 
-    def time_numpy(self, kernels: NumpyKernels) -> NumpyTimed:
+    def time_numpy(self, kernels: NumpyKernels) -> NumpyTimes:
         return time_numpy(kernels)
 
     def close(self) -> None:

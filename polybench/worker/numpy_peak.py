@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from polybench.engines.base import Array
-from polybench.protocol.calls import NumpyKernels, NumpyTimed
+from polybench.protocol.calls import NumpyKernels, NumpyTimes
 
 _CHUNK_VALUES = 1 << 15
 """Float64 values per chunk, which must fit the cache of a core until the second operation reads them."""
@@ -20,11 +20,11 @@ _CHUNK_VALUES = 1 << 15
 _TRIAD_SCALAR = 3.0
 
 
-def time_numpy(kernels: NumpyKernels) -> NumpyTimed:
+def time_numpy(kernels: NumpyKernels) -> NumpyTimes:
     """Time every kernel `repeats` times."""
     repeats, nbytes = kernels.repeats, kernels.triad_bytes
     products = [product_seconds(size, repeats) for size in kernels.sizes]
-    return NumpyTimed(products, None if nbytes is None else triad_seconds(nbytes, kernels.threads, repeats))
+    return NumpyTimes(products, None if nbytes is None else triad_seconds(nbytes, kernels.threads, repeats))
 
 
 def product_seconds(size: int, repeats: int) -> float:

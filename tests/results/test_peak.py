@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from polybench.log import KernelsChosen, NumpyTimed
 from polybench.networks.layers import Dense
 from polybench.networks.timed_layers import TimedLayer
-from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
+from polybench.protocol.calls import OperationTime
 from polybench.results.peak import Kernel, KernelTiming, build_peak_document, engine_timings, merge_peaks, numpy_timings
 from polybench.runner.peak_cache import PeakCache
 from polybench.schema.measurements import PeakDocument
@@ -53,14 +54,18 @@ def test_every_operation_with_flops_is_timed() -> None:
 
 
 def test_numpy_times_products_and_the_triad() -> None:
-    rounds = [NumpyTimed([1e-3, 2e-3], 0.5), NumpyTimed([2e-3, 3e-3], 0.25)]
-    small, large, triad = numpy_timings(NumpyKernels((10, 20), 1 << 20, 2, 3), rounds)
+    def one_round(*products: float, triad: float | None) -> NumpyTimed:
+        return NumpyTimed(process=0, products=[*products], triad=triad)
+
+    chosen = KernelsChosen(matrix_sizes=[10, 20], triad_bytes=1 << 20, numpy="2")
+    rounds = [one_round(1e-3, 2e-3, triad=0.5), one_round(2e-3, 3e-3, triad=0.25)]
+    small, large, triad = numpy_timings(chosen, rounds)
     assert (small.work, small.seconds) == (2000, [1e-3, 2e-3])
     assert (large.work, large.seconds) == (16_000, [2e-3, 3e-3])
     assert triad.rates == [3 * 2**20 / 0.5, 3 * 2**20 / 0.25]
-    without = [NumpyTimed([1e-3, 2e-3], None)]
-    assert len(list(numpy_timings(NumpyKernels((10, 20), None, 2, 3), without))) == 2
-    assert list(numpy_timings(None, [])) == []
+    without = msgspec.structs.replace(chosen, triad_bytes=None)
+    assert len(list(numpy_timings(without, [one_round(1e-3, 2e-3, triad=None)]))) == 2
+    assert list(numpy_timings(chosen, [])) == []
 
 
 def test_the_fastest_timing_of_each_kind_is_the_peak() -> None:

@@ -22,7 +22,7 @@ from polybench.planning.study_file import parse
 from polybench.planning.suggested_commands import command_line, for_layers, measured_study
 from polybench.render import render
 from polybench.render.verdicts import summary_sentences
-from polybench.results.peak import compare_with_peak
+from polybench.results.comparisons import compare_with_peak
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import PeakMeasurement

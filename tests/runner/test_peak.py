@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from polybench.schema import measurements as peak_document
 from polybench.schema import options
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
-from tests.commands import printed_json
+from polybench.storage.store import Store
+from tests.commands import printed, printed_json, refused
 from tests.runner.studies import RecordingProgress
 
 FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}
@@ -40,7 +42,7 @@ def small_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(*engines: str, remeasure: bool = False, **fields: Any) -> PeakDocument:
-    return run_peak(Study(engines=engines, **(FAST | fields)), NullProgress(), remeasure=remeasure)
+    return run_peak(Study(engines=engines, **(FAST | fields)), NullProgress(), remeasure=remeasure).document
 
 
 def test_peaks_are_cached_and_later_studies_have_their_fraction_of_the_peak() -> None:
@@ -95,12 +97,12 @@ def test_peaks_of_other_versions_are_remeasured(old: str, new: str, change: str)
     text = cache_file().read_text()
     assert old in text
     cache_file().write_text(text.replace(old, new))
-    remeasured = run_peak(Study(engines=("fake", "fake+slow"), **FAST), progress := RecordingProgress())
+    remeasured = run_peak(Study(engines=("fake", "fake+slow"), **FAST), progress := RecordingProgress()).document
     (warning,) = [text for text in progress.warnings if "outdated" in text]
     assert change in warning
     assert remeasured.peaks != first.peaks
     # They replace the old peaks in the cache.
-    cached = run_peak(Study(engines=("fake",), **FAST), progress := RecordingProgress())
+    cached = run_peak(Study(engines=("fake",), **FAST), progress := RecordingProgress()).document
     assert cached.peaks == remeasured.peaks
     assert progress.warnings == []
 
@@ -144,7 +146,7 @@ class CtrlC(RecordingProgress):
 def interrupted(at: str, **fields: Any) -> PeakDocument:
     study = Study(engines=("fake",), **(FAST | fields))
     with interrupts.defer_signals():
-        document = run_peak(study, CtrlC(at))
+        document = run_peak(study, CtrlC(at)).document
     assert peak_exit_code(document) == 130
     assert not list((Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*"))
     return document
@@ -178,7 +180,8 @@ def test_ctrl_c_twice_returns_the_peaks_of_the_previous_device() -> None:
                 super().on_stage(text)
 
     with interrupts.defer_signals():
-        document = run_peak(Study(engines=("fake",), **(FAST | {"devices": ("cpu", "cuda")})), Second("preparing data"))
+        study = Study(engines=("fake",), **(FAST | {"devices": ("cpu", "cuda")}))
+        document = run_peak(study, Second("preparing data")).document
     assert {one.device for one in document.peaks} == {"cpu"}
     assert [(one.configuration, one.status) for one in document.configurations] == [
         ("fake/cpu", "ok"), ("fake/cuda", "interrupted"),
@@ -203,6 +206,25 @@ def test_peaks_from_the_command_line_and_from_python() -> None:
     assert "| gemm" in result_from_python._repr_markdown_()
 
 
+def test_peaks_are_saved_listed_shown_plotted_and_resumed(own_folders: Path, tmp_path: Path) -> None:
+    store = Store(own_folders / "results")
+    command = ["peak", "--engines", "fake", "--devices", "cpu", "--threads", "1", "--batch-size", "8", "-q"]
+    document = printed_json(*command, "--anonymous")
+    (log,) = store.folder.glob("peak-*.jsonl")
+    assert socket.gethostname() not in log.read_text()
+    assert printed_json("show", "peak-last") == document
+    assert [(row["id"], row["kind"], row["resumable"]) for row in printed_json("list")] == [(log.stem, "peak", False)]
+    assert "peak of lenet" in printed("list")
+    printed("plot", "peak-last", "-o", tmp_path / "peak.html")
+    assert "Peaks" in (tmp_path / "peak.html").read_text()
+    assert "is a peak, not a study" in refused("diff", log.stem, "last")
+    again = printed_json(*command)  # from the cache, which has the name of the machine
+    assert (again["peaks"], again["host"]["hostname"]) == (document["peaks"], socket.gethostname())
+    assert [*store.folder.glob("*.jsonl")] == [log]
+    log.write_bytes(log.read_bytes().rpartition(b'{"event":"end"')[0])  # as if killed
+    assert printed_json("resume", "last", "-q", "--format", "json")["peaks"] == document["peaks"]
+
+
 def test_a_quick_measurement_stops_early_and_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "QUICK_BUDGET", 1e-3)
     command = ["peak", "--engines", "fake", "--devices", "cpu", "--threads", "1", "-q", "--quick"]
@@ -212,6 +234,12 @@ def test_a_quick_measurement_stops_early_and_is_not_cached(monkeypatch: pytest.M
     complete = polybench.peak(engines="fake", devices="cpu", threads=1)
     assert all(one["ci95"] for one in complete.rows())
     assert printed_json(*command)["peaks"] == json.loads(complete.to_json())["peaks"]  # from the cache
+
+
+def test_a_quick_measurement_with_all_rounds_is_not_cached_either() -> None:
+    document = run_peak(Study(engines=("fake",), **FAST), NullProgress(), quick=True).document
+    assert all(one.ci95 for one in document.peaks)
+    assert not (Path(os.environ["XDG_CACHE_HOME"]) / "polybench" / "peaks").exists()
 
 
 def test_an_unavailable_engine_is_reported() -> None:

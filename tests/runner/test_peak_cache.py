@@ -11,7 +11,8 @@ import pytest
 from polybench.engines.job import EngineInfo
 from polybench.log import PlannedConfiguration
 from polybench.networks.lenet import LENET
-from polybench.results.peak import KernelTiming, comparable_peaks, compare_with_peak
+from polybench.results.comparisons import compare_with_peak
+from polybench.results.peak import KernelTiming, comparable_peaks
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache
 from polybench.schema.options import Configuration
