@@ -1,4 +1,4 @@
-"""The log of a study, sweep, layers or peak: what happened, one JSON object a line, in the order in which it happened.
+"""The log of what a command measures: what happened, one JSON object a line, in the order in which it happened.
 
 Everything else is computed from it: `results.document.derive` is the report, and resuming measures what a log lacks.
 A line is written and synchronized as soon as its event has happened, and never while a worker runs a timing block.
@@ -25,7 +25,7 @@ from polybench.planning.schedule import RoundBudget
 from polybench.protocol.calls import BlockMeasured, OperationTime
 from polybench.schema import units
 from polybench.schema.documents import json_schema, kind_of_id, point_id
-from polybench.schema.measurements import PeakMeasurement
+from polybench.schema.measurements import AllocationProfile, PeakMeasurement
 from polybench.schema.metadata import Host, PublishedResult, RoundInterference, Settings, Tag, ToolVersion
 from polybench.schema.options import (
     Configuration,
@@ -262,13 +262,17 @@ class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory"):
 
 
 class AllocationsCounted(Event, frozen=True, kw_only=True, tag="allocations"):
-    """Allocations per step: the engine's own count, or the native one; null with a reason if that failed."""
+    """Allocations per step: the engine's own count, or the native one; null with a reason if that failed.
+
+    `profile` are the sites in the engine's code, of `layers --allocations`.
+    """
 
     configuration: str
     host: Allocation | None = None
     device: DeviceAllocation | None = None
     native: NativeAllocation | None = None
     native_failure: str | None = None
+    profile: AllocationProfile | None = None
 
 
 class PipelineTimed(Event, frozen=True, kw_only=True, tag="pipeline"):

@@ -9,7 +9,7 @@ import typer
 
 from polybench.cli.completion import saved
 from polybench.cli.options import format_option, with_options
-from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, width, write
+from polybench.cli.output import OutputOptions, check_writable, measured_exit_code, width, write
 from polybench.errors import BadInput, PolybenchError
 from polybench.render import EXPLANATION_FORMATS
 from polybench.schema.analyses import ExplanationDocument
@@ -99,7 +99,7 @@ def explain_study(
         except KeyboardInterrupt:
             code = 130
         else:
-            code = layers_exit_code(layers)
+            code = measured_exit_code(layers)
             saved = saved._replace(layers=[layers, *saved.layers])
     try:
         explanation = explain(document, saved)

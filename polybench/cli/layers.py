@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import msgspec
 import typer
 
-from polybench.cli.allocations import show_allocation_sites
 from polybench.cli.completion import one_of
-from polybench.cli.live import progress_on_stderr
+from polybench.cli.measured import measure_and_print
 from polybench.cli.options import (
     MEASUREMENT,
     OUTPUT_PANEL,
@@ -22,24 +20,9 @@ from polybench.cli.options import (
     reject_given,
     with_options,
 )
-from polybench.cli.output import (
-    OutputOptions,
-    check_writable,
-    echo,
-    interrupted_hint,
-    layers_exit_code,
-    own_arguments,
-    print_and_exit,
-    width,
-)
+from polybench.cli.output import OutputOptions, own_arguments
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.machine import interrupts
-from polybench.render import check_format, render
-from polybench.render.table import Sort
 from polybench.schema.options import Study
-
-if TYPE_CHECKING:
-    from polybench.experiments.layers import LayersOutcome
 
 _EXCLUDED = {
     "epochs", "accuracy", "target_accuracy", "target_loss", "metrics", "injected_delays", "recheck", "dry_run",
@@ -47,10 +30,12 @@ _EXCLUDED = {
 """Options that do not apply: of a study, only the layers are measured."""
 _ONLY_ALLOCATIONS = {"input", "loader_workers", "augment", "replicas", "top"}
 """Options that need --allocations."""
-_ALLOCATIONS = {*WORKLOAD, "timeout", "allocations", "top", "format", "output", "anonymous", "quiet", "verbose"}
+_ALLOCATIONS = {
+    *WORKLOAD, "timeout", "allocations", "top", "format", "output", "results", "save", "anonymous", "quiet", "verbose",
+}  # fmt: skip
 """Options that have an effect with --allocations."""
 
-SortOption = Annotated[
+Sort = Annotated[
     str,
     typer.Option(
         "--sort",
@@ -117,7 +102,7 @@ def layers(
     options: OutputOptions,
     quick: bool,
     strict: bool,
-    sort: SortOption = "network",
+    sort: Sort = "network",
     expand_blocks: ExpandBlocks = False,
     layer: SingleLayer = None,
     shape: InputShape = None,
@@ -131,50 +116,27 @@ def layers(
 
     Example: polybench layers --engines torch,tf --sort slowdown
     """
+    from polybench.experiments.allocation_sites import find_allocation_sites
     from polybench.experiments.layers import run_layers
     from polybench.render.layers import ORDERS
     from polybench.runner.prepare import new_header
 
+    options = options._replace(format=format)
+    header = new_header(own_arguments(), anonymous=options.anonymous)
     if allocations:
         reject_given(context, context.params.keys() - _ALLOCATIONS, "has no effect with --allocations: leave it out")
-        show_allocation_sites(study, options, format, top)
+        measure_and_print(partial(find_allocation_sites, study, header=header), options, top=top)
     reject_given(context, _ONLY_ALLOCATIONS, "has no effect without --allocations: leave it out")
     study = _with_single_layer(study, layer, shape)
     measure = partial(
         run_layers,
         study.quick() if quick else study,
-        header=new_header(own_arguments(), anonymous=options.anonymous),
+        header=header,
         strict=strict,
         expand_blocks=expand_blocks,
         export_folder=export,
     )
-    _execute(measure, options._replace(format=format), lookup_or_suggest(sort, ORDERS, "order"), export)
-
-
-def resume_layers_by_id(id: str, options: OutputOptions) -> NoReturn:
-    """Measure what these layers lack; print and exit."""
-    from polybench.experiments.layers import resume_layers
-
-    _execute(partial(resume_layers, id, anonymous=options.anonymous), options)
-
-
-def _execute(
-    measure: Callable[..., LayersOutcome], options: OutputOptions, order: Sort = "network", export: Path | None = None
-) -> NoReturn:
-    from polybench.storage.store import Store, results_folder
-
-    check_format(options.format)
-    check_writable(options.output)
-    store = Store(results_folder(options.results)) if options.save else None
-    with interrupts.defer_signals():
-        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            document = measure(progress, store=store).document
-        if export is not None and any(export.iterdir()) and not options.quiet:
-            echo(f"wrote programs of the slowest operation to {export}", err=True)
-        message = f"saved as {document.id}; polybench explain uses it"
-        hint = interrupted_hint(document.configurations)
-        text = render(document, options.format, width=width(options.output), sort=order)
-        print_and_exit(text, options, store, message, layers_exit_code(document), hint=hint)
+    measure_and_print(measure, options, sort=lookup_or_suggest(sort, ORDERS, "order"))
 
 
 def _with_single_layer(study: Study, layer: str | None, shape: str | None) -> Study:

@@ -161,21 +161,19 @@ def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:
     return _code([(result.status, result.parity.status, is_done(result)) for result in study.results])
 
 
-def layers_exit_code(document: LayersDocument) -> int:
-    """Return the exit code of a layers document; single layers have no step time."""
-    return _code(
-        [(one.status, one.parity, one.step_seconds is not None or bool(one.rows)) for one in document.configurations]
-    )
+def measured_exit_code(document: LayersDocument | PeakDocument | AllocationsDocument) -> int:
+    """Return the exit code of a document other than a study."""
+    from polybench.schema.measurements import ConfigurationAllocations, ConfigurationLayers, ConfigurationPeaks
 
+    def is_done(one: ConfigurationLayers | ConfigurationPeaks | ConfigurationAllocations) -> bool:
+        match one:
+            case ConfigurationLayers():  # single layers have no step time
+                return one.step_seconds is not None or bool(one.rows)
+            case ConfigurationAllocations():
+                return one.source is not None
+        return one.status == "ok"
 
-def peak_exit_code(document: PeakDocument) -> int:
-    """Return the exit code of a peak document."""
-    return _code([(one.status, "skipped", one.status == "ok") for one in document.configurations])
-
-
-def allocations_exit_code(document: AllocationsDocument) -> int:
-    """Return the exit code of an allocations document."""
-    return _code([(one.status, "skipped", one.source is not None) for one in document.configurations])
+    return _code([(one.status, getattr(one, "parity", "skipped"), is_done(one)) for one in document.configurations])
 
 
 def _code(configurations: Sequence[tuple[str, str, bool]]) -> int:
@@ -198,8 +196,8 @@ def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
 
 
 DOCUMENT_HELP = (
-    "Document: an ID, a unique prefix, `last`, `layers-last`, `sweep-last`, `overhead-last`, or a path: of a"
-    " study's or sweep's log (.jsonl), or of another document (.json)."
+    "Document: an ID, a unique prefix, `last`, `layers-last`, `sweep-last`, `overhead-last`, `peak-last`,"
+    " `allocations-last`, or a path: of a log (.jsonl), or of another document (.json)."
 )
 """Help of the argument of commands that load any document."""
 

@@ -28,10 +28,9 @@ from polybench.cli.execute import (
     resume_matching_study,
     resume_study_by_id,
 )
-from polybench.cli.layers import resume_layers_by_id
+from polybench.cli.measured import RESUME, resume_and_print
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
-from polybench.cli.peak import resume_peak_by_id
 from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup, SweepCommand
@@ -173,9 +172,7 @@ def resume(
     study: Annotated[
         str,
         typer.Argument(
-            metavar="ID",
-            help="Interrupted study, sweep, layers or peak: its ID, a unique prefix, or `last`.",
-            autocompletion=unfinished,
+            metavar="ID", help="Interrupted run: its ID, a unique prefix, or `last`.", autocompletion=unfinished
         ),
     ],
     options: OutputOptions,
@@ -207,5 +204,6 @@ def resume(
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
     reject_options(given, f"{found.id} is {DOCUMENT_KINDS[found.kind].description}")
-    resume_by_id = {"layers": resume_layers_by_id, "peak": resume_peak_by_id}.get(found.kind, resume_sweep_by_id)
-    resume_by_id(found.id, options)
+    if found.kind in RESUME:
+        resume_and_print(found.id, found.kind, options)
+    resume_sweep_by_id(found.id, options)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from polybench.engines.job import Job
 from polybench.errors import BadInput
+from polybench.experiments.outcome import Outcome
 from polybench.log import Header, Log
 from polybench.networks.timed_layers import split_layers
 from polybench.planning.plan import Plan, resolve
@@ -37,13 +37,6 @@ from polybench.storage.store import Store
 _WEIGHTS = "weights.npz"
 
 
-class LayersOutcome(NamedTuple):
-    """The document of measured layers, and their log."""
-
-    document: LayersDocument
-    log: bytes
-
-
 def run_layers(
     study: Study,
     progress: Progress,
@@ -53,7 +46,7 @@ def run_layers(
     strict: bool = False,
     expand_blocks: bool = False,
     export_folder: Path | None = None,
-) -> LayersOutcome:
+) -> Outcome[LayersDocument]:
     """Check every configuration of the study, then measure whole steps and every layer separately.
 
     The study's `metrics` are ignored. `expand_blocks` gives each layer of a residual block a row of its own. Of the
@@ -74,7 +67,7 @@ def run_layers(
         return _measure(study, log, progress, store, strict=strict, export_folder=export_folder)
 
 
-def resume_layers(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> LayersOutcome:
+def resume_layers(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> Outcome[LayersDocument]:
     """Measure the process runs that interrupted or killed layers lack; errors are those of `resume_study`."""
     with unfinished_log(id, store, anonymous=anonymous) as (log, study):
         return _measure(study, log, progress, store)
@@ -88,13 +81,18 @@ def _measure(
     *,
     strict: bool = False,
     export_folder: Path | None = None,
-) -> LayersOutcome:
+) -> Outcome[LayersDocument]:
     with scratch_folder() as folder:
         run(study, log, progress, store=store, strict=strict, operations=[WholeSteps(), _Layers(folder)])
         if export_folder is not None:
             expanded = derive_layers(log.events, expand_blocks=True)
             _write_programs(resolve(study), progress, expanded, folder, export_folder)
-    return LayersOutcome(derive_layers(log.events), log.text)
+    notes = [f"wrote programs of the slowest operation to {export_folder}"] if _has_files(export_folder) else []
+    return Outcome(derive_layers(log.events), [log.header.id], log.text, notes)
+
+
+def _has_files(folder: Path | None) -> bool:
+    return folder is not None and any(folder.iterdir())
 
 
 class _Layers(Operation):

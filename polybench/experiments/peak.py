@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from polybench.engines import ENGINES
 from polybench.errors import BadInput, ConfigurationFailed
+from polybench.experiments.outcome import Outcome
 from polybench.log import KernelsChosen, Log, NumpyTimed
 from polybench.machine import host
 from polybench.machine.cores import last_level_cache_bytes
@@ -53,13 +53,6 @@ _CACHE_MULTIPLE = 4
 _DEFAULT_CACHE_BYTES = 64 << 20
 
 
-class PeakOutcome(NamedTuple):
-    """All peaks, and the IDs of the logs of those that are not from the cache, one a device and precision."""
-
-    document: PeakDocument
-    measured: list[str]
-
-
 def run_peak(
     study: Study,
     progress: Progress,
@@ -69,7 +62,7 @@ def run_peak(
     anonymous: bool = False,
     quick: bool = False,
     remeasure: bool = False,
-) -> PeakOutcome:
+) -> Outcome[PeakDocument]:
     """Measure the peaks of each device and precision, or use cached peaks unless `remeasure`.
 
     `store` gets the logs. A `quick` measurement has a short budget and is not cached. Cached peaks are valid while the
@@ -103,8 +96,8 @@ def run_peak(
                     raise
                 documents.append(interrupted_peaks(documents[-1], resolve(peak_study).configurations))
             if any(configuration.status == "interrupted" for configuration in documents[-1].configurations):
-                return PeakOutcome(merge_peaks(documents), measured)
-    return PeakOutcome(merge_peaks(documents), measured)
+                return Outcome(merge_peaks(documents), measured)
+    return Outcome(merge_peaks(documents), measured)
 
 
 def _load_cached(study: Study, progress: Progress) -> PeakDocument | None:
@@ -154,10 +147,10 @@ def _version_changes(cached: PeakDocument, requested: Collection[str], study: St
     return [*changes, *list_changes({"NumPy": cached.numpy}, {"NumPy": np.__version__})]
 
 
-def resume_peak(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> PeakOutcome:
+def resume_peak(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> Outcome[PeakDocument]:
     """Measure the peaks of an interrupted or killed log again; errors are those of `resume_study`."""
     with unfinished_log(id, store, anonymous=anonymous) as (log, study):
-        return PeakOutcome(_measure(study, log, progress, store), [id])
+        return Outcome(_measure(study, log, progress, store), [id])
 
 
 def _measure(study: Study, log: Log, progress: Progress, store: Store | None) -> PeakDocument:

@@ -100,7 +100,7 @@ def workload_text(row: StudyRow) -> str:
     """Describe the network with its data, or with the points of a sweep."""
     batch_size = row["batch_size"] and f"batch {row['batch_size']}"
     model = units.format_model(row["model"], row["pass"])
-    if row["kind"] in ("layers", "peak"):
+    if row["kind"] in ("layers", "peak", "allocations"):
         model = f"{row['kind']} of {model}"
     # A narrow terminal cuts the end.
     workload = [model, _points(row)] if row["axes"] else [model, batch_size, row["dataset"]]

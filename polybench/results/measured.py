@@ -49,7 +49,7 @@ from polybench.machine.interference import severity
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol.calls import OperationTime
-from polybench.schema.measurements import PeakMeasurement
+from polybench.schema.measurements import AllocationProfile, PeakMeasurement
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
@@ -89,6 +89,7 @@ class MeasuredConfiguration:
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
     native_failure: str | None = None
+    profile: AllocationProfile | None = None
     pipeline_and_training: PipelineTimed | None = None
     allreduce_times: tuple[float, float] | None = None
     """Seconds per step with and without the all-reduce of gradients."""
@@ -224,6 +225,7 @@ class MeasuredConfiguration:
     def _(self, event: AllocationsCounted) -> None:
         counted = {name: one for name in ("host", "device", "native") if (one := getattr(event, name)) is not None}
         self.allocations = msgspec.structs.replace(self.allocations, **counted)
+        self.profile = event.profile or self.profile
         if event.native_failure is not None:
             self.native_failure = event.native_failure
             self.warnings.append(event.native_failure)

@@ -47,7 +47,7 @@ DOCUMENT_KINDS = {
     "sweep": DocumentKind(SweepDocument, "a sweep", id_prefix="sweep-"),
     "overhead": DocumentKind(OverheadDocument, "an overhead", id_prefix="overhead-"),
     "peak": DocumentKind(PeakDocument, "a peak", id_prefix="peak-"),
-    "allocations": DocumentKind(AllocationsDocument, "an allocations document"),
+    "allocations": DocumentKind(AllocationsDocument, "an allocations document", id_prefix="allocations-"),
     "diff": DocumentKind(DiffDocument, "a diff"),
     "history": DocumentKind(HistoryDocument, "a history"),
     "merge": DocumentKind(MergeDocument, "a merge"),

@@ -73,7 +73,7 @@ Id = Annotated[str, Meta(pattern=rf"^{_NAME}$(?!\n)", max_length=100)]
 """ID of a study or another document, and the name of its file or folder: no path leads out of a folder by it."""
 
 SweepCommand = Literal["sweep", "overhead"]
-LogCommand = Literal[SweepCommand, "layers", "peak"]
+LogCommand = Literal[SweepCommand, "layers", "peak", "allocations"]
 """Commands with a log other than that of a study; the log's ID begins with one."""
 LogKind = Literal["study", LogCommand]
 """The command that renders a sweep."""

@@ -38,8 +38,10 @@ def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa
             usage = event.usage
             gpu = usage.gpu and dataclasses.replace(usage.gpu, failures={})
             return msgspec.structs.replace(event, usage=dataclasses.replace(usage, failures={}, gpu=gpu))
-        case AllocationsCounted() if event.native_failure is not None:
-            return msgspec.structs.replace(event, native_failure=OMITTED_WARNINGS)
+        case AllocationsCounted():
+            failure = event.native_failure and OMITTED_WARNINGS
+            plain = without_names(msgspec.to_builtins(event)) | {"native_failure": failure}
+            return msgspec.convert(plain, AllocationsCounted)
         case Failed():
             path = event.log_path and event.log_path.rpartition("/")[2]
             return msgspec.structs.replace(event, reason=OMITTED, hint=None, log_path=path)

@@ -1,4 +1,4 @@
-"""Finds and reads the logs of a results folder: studies, sweeps, layers and peaks."""
+"""Finds and reads the logs of a results folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import platformdirs
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
 from polybench.log import SUFFIX, AnyEvent, Header, encode_line, header_of, read_log, read_outline, split_points
+from polybench.results.allocation_sites import derive_allocations
 from polybench.results.document import report_of
 from polybench.results.layers import derive_layers
 from polybench.results.peak import derive_peak
@@ -53,6 +54,7 @@ _DERIVE: dict[str, Callable[..., AnyDocument]] = {
     "overhead": derive_sweep,
     "layers": derive_layers,
     "peak": derive_peak,
+    "allocations": derive_allocations,
 }
 """Functions of a log that compute its document, by the command of its header; a study has none."""
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.engines.fake.engine import ALLOCATION_SITES
 from polybench.experiments.allocation_sites import find_allocation_sites
-from polybench.schema.measurements import AllocationsDocument
+from polybench.log import AllocationsCounted, encode_line, read_log
+from polybench.runner.prepare import new_header
+from polybench.schema.measurements import AllocationProfile, AllocationsDocument, AllocationSite
 from polybench.schema.options import Study
-from tests.commands import refused
+from polybench.storage.anonymous_log import anonymous_event
+from polybench.storage.store import Store
+from tests.commands import printed, printed_json, refused
 from tests.runner.studies import RecordingProgress
 
 
 def find_sites(*engines: str) -> AllocationsDocument:
     return find_allocation_sites(
         Study(engines=engines, data="synthetic", devices=("cpu",), timeout=60.0), RecordingProgress()
-    )
+    ).document
 
 
 def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) -> None:
@@ -74,7 +79,7 @@ def test_an_unknown_format_is_bad_input() -> None:
     ("options", "message"),
     [
         ("--allocations --processes 2", "--processes: has no effect with --allocations: leave it out"),
-        ("--allocations --no-save", "--no-save: has no effect with --allocations: leave it out"),
+        ("--allocations --strict", "--strict: has no effect with --allocations: leave it out"),
         ("--allocations --expand-blocks", "--expand-blocks: has no effect with --allocations: leave it out"),
         ("--top 5", "--top: has no effect without --allocations: leave it out"),
         ("--input pipeline", "--input: has no effect without --allocations: leave it out"),
@@ -83,3 +88,27 @@ def test_an_unknown_format_is_bad_input() -> None:
 )
 def test_an_option_without_effect_is_bad_input(options: str, message: str) -> None:
     assert refused("layers", "--engines", "fake", *options.split()).startswith(message)
+
+
+def test_sites_are_saved_listed_shown_and_resumed(own_folders: Path) -> None:
+    store = Store(own_folders / "results")
+    command = ["layers", "--allocations", "--engines", "fake,fake+slow", "--data", "synthetic", "-q"]
+    document = printed_json(*command, "--devices", "cpu", "--anonymous")
+    (log,) = store.folder.glob("allocations-*.jsonl")
+    assert printed_json("show", "allocations-last") == document
+    assert "allocations of lenet" in printed("list")
+    events = read_log(log)
+    number = max(n for n, one in enumerate(events) if isinstance(one, AllocationsCounted))
+    log.write_bytes(b"".join(map(encode_line, events[:number])))  # as if killed before the last profile
+    resumed = printed_json("resume", "last", "-q", "--format", "json")
+    assert resumed["configurations"] == document["configurations"]
+    assert sum(isinstance(one, AllocationsCounted) for one in read_log(log)) == 2  # the first one is not repeated
+
+
+def test_an_anonymous_log_has_no_folders_of_sites() -> None:
+    site = AllocationSite("/home/ann/model.jl:7", 1024, 2)
+    event = AllocationsCounted(configuration="flux/cpu", profile=AllocationProfile("Profile", "Julia", [site]))
+    header = msgspec.structs.replace(new_header(), anonymous=True)
+    anonymous = anonymous_event(header, event)
+    assert isinstance(anonymous, AllocationsCounted)
+    assert anonymous.profile == AllocationProfile("Profile", "Julia", [AllocationSite("model.jl:7", 1024, 2)])

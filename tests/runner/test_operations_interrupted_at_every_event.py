@@ -87,7 +87,7 @@ def test_a_log_of_any_length_is_resumed_to_complete_peaks(tmp_path: Path, monkey
     monkeypatch.setitem(peak.MATRIX_SIZES, "cpu", (64, 128))
     study = study_of({"torch": Script(), "tf": Script(0.014)})
     with Machine(seed=2).simulate(SCRIPTS):
-        (id,) = run_peak(study, NullProgress(), store=Store(tmp_path), remeasure=True).measured
+        (id,) = run_peak(study, NullProgress(), store=Store(tmp_path), remeasure=True).ids
     log = Store(tmp_path).log_path(id)
     events = read_log(log)
     for length in range(1, len(events)):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import polybench
 from polybench.cli import app
-from polybench.cli.output import peak_exit_code
+from polybench.cli.output import measured_exit_code
 from polybench.errors import BadInput
 from polybench.experiments import peak
 from polybench.experiments.peak import run_peak
@@ -147,7 +147,7 @@ def interrupted(at: str, **fields: Any) -> PeakDocument:
     study = Study(engines=("fake",), **(FAST | fields))
     with interrupts.defer_signals():
         document = run_peak(study, CtrlC(at)).document
-    assert peak_exit_code(document) == 130
+    assert measured_exit_code(document) == 130
     assert not list((Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*"))
     return document
 
@@ -186,7 +186,7 @@ def test_ctrl_c_twice_returns_the_peaks_of_the_previous_device() -> None:
     assert [(one.configuration, one.status) for one in document.configurations] == [
         ("fake/cpu", "ok"), ("fake/cuda", "interrupted"),
     ]  # fmt: skip
-    assert peak_exit_code(document) == 130
+    assert measured_exit_code(document) == 130
     assert measured("fake").peaks == document.peaks  # from the cache
 
 
