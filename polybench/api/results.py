@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,16 +10,20 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from polybench.analysis.prices import with_prices
+from polybench.analysis.prices import check_prices
 from polybench.analysis.related_documents import load_saved_documents, related_documents
 from polybench.errors import BadInput, install_command, lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
 from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, StudySection, render_report
+from polybench.log import decode_lines
 from polybench.render import explanation, render
 from polybench.render.layers import layer_records
 from polybench.render.table import Sort
+from polybench.results.document import report_of
+from polybench.results.sweep import derive_sweep
 from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
+from polybench.schema.documents import AnyDocument
 from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
 from polybench.schema.metrics import select_metrics
 from polybench.schema.study import StudyDocument
@@ -298,23 +303,33 @@ class ExplanationResult(DocumentResult[ExplanationDocument]):
 
 
 def load_sections(
-    parts: Sequence[str | StudyDocument | SweepDocument], store: Store, prices: Mapping[str, float] | None = None
+    parts: Sequence[str | StudyResult | SweepResult], store: Store, prices: Mapping[str, float] | None = None
 ) -> list[Section]:
     """Load studies with all related saved documents, sweeps and overheads, with costs at these prices.
 
     Raises:
         BadInput: a document is of another kind or cannot be read, or a price applies to none of them.
     """
-    documents = [load_document(part, store) if isinstance(part, str) else part for part in parts]
+    documents = [_document(part, store, prices) for part in parts]
     for part, document in zip(parts, documents, strict=True):
         if not isinstance(document, StudyDocument | SweepDocument | OverheadDocument):
             raise BadInput(
                 f"{part} is not a study, sweep or overhead; the report of a study includes its layers and peaks"
             )
+    check_prices(prices or (), documents)
     return [
         study_section(one, store) if isinstance(one, StudyDocument) else one  # type: ignore[misc]  # checked above
-        for one in with_prices(documents, prices, store)
+        for one in documents
     ]
+
+
+def _document(part: str | StudyResult | SweepResult, store: Store, prices: Mapping[str, float] | None) -> AnyDocument:
+    if isinstance(part, str):
+        return load_document(part, store, prices=prices)
+    if not prices:
+        return part.document
+    events = list(decode_lines(io.BytesIO(part.log), part.document.id or ""))
+    return derive_sweep(events, prices=prices) if isinstance(part, SweepResult) else report_of(events, prices=prices)
 
 
 def study_section(study: StudyDocument, store: Store) -> StudySection:

@@ -11,7 +11,7 @@ from polybench.analysis.diff import diff as diff_studies
 from polybench.analysis.explanation import explain as explain_study
 from polybench.analysis.history import build_history as over_time
 from polybench.analysis.merge import merge as merge_studies
-from polybench.analysis.prices import with_prices
+from polybench.analysis.prices import check_prices
 from polybench.analysis.related_documents import load_saved_documents
 from polybench.api.results import (
     DiffResult,
@@ -36,7 +36,8 @@ def load(study: str, *, prices: Mapping[str, float] | None = None, results: Path
     studies, here and in all other functions.
     """
     store = Store(results_folder(results))
-    (document,) = with_prices([store.load(study)], prices, store)
+    document = store.load(study, prices=prices)
+    check_prices(prices or (), [document])
     return StudyResult(document, store.log_of(study))
 
 
@@ -48,7 +49,8 @@ def load_sweep(
     `prices` are those of `load`.
     """
     store = Store(results_folder(results))
-    (document,) = with_prices([store.load_other(sweep, "sweep")], prices, store)
+    document = store.load_other(sweep, "sweep", prices=prices)
+    check_prices(prices or (), [document])
     return SweepResult(document, store.log_of(sweep, "sweep"))
 
 
@@ -164,8 +166,7 @@ def report(
     if not parts:
         raise BadInput('a report requires at least one study, for example report("last")')
     store = Store(results_folder(results))
-    documents = [part if isinstance(part, str) else part.document for part in parts]
-    return render_report(load_sections(documents, store, prices))
+    return render_report(load_sections(parts, store, prices))
 
 
 def _loaded(study: str | StudyResult, results: Path | None) -> StudyResult:

@@ -46,7 +46,7 @@ def plot(
 
     Example: polybench plot last --figure step_times -o step_times.svg
     """
-    from polybench.analysis.prices import with_prices
+    from polybench.analysis.prices import check_prices
     from polybench.figures import draw
     from polybench.figures.image_export import caption_for, export, file_format
     from polybench.schema.documents import DOCUMENT_KINDS
@@ -54,7 +54,8 @@ def plot(
 
     suffix = file_format(output)
     store = Store(results_folder(options.results))
-    (loaded,) = with_prices([load_document(document, store)], prices, store)
+    loaded = load_document(document, store, prices=prices)
+    check_prices(prices or (), [loaded])
     name = figure or default_figure(_kind(loaded))
     required = FIGURES.find(name).kind
     if required == "layers" and isinstance(loaded, StudyDocument):

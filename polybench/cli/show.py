@@ -55,7 +55,7 @@ def show(
 
     Example: polybench show last --format markdown
     """
-    from polybench.analysis.prices import with_prices
+    from polybench.analysis.prices import check_prices
     from polybench.analysis.repetitions import spread_between_days
     from polybench.render.methods import methods_text
     from polybench.render.study import fastest_rows
@@ -65,10 +65,13 @@ def show(
     store = Store(results_folder(options.results))
     if title is not None or tag:
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
-    computed: dict[str, Any] = {"baseline": baseline, "tolerance": tolerance, "salvage": salvage}
-    is_computed = baseline is not None or tolerance is not None
-    saved_document = store.load(study, **computed) if is_computed else load_document(study, store, salvage=salvage)
-    (document,) = with_prices([saved_document], prices, store)
+    computed: dict[str, Any] = {"baseline": baseline, "tolerance": tolerance, "prices": prices, "salvage": salvage}
+    document: AnyDocument
+    if baseline is not None or tolerance is not None:
+        document = store.load(study, **computed)
+    else:
+        document = load_document(study, store, salvage=salvage, prices=prices)
+    check_prices(prices or (), [document])
     if not isinstance(document, StudyDocument):
         reject_options({"--notes": notes, "--methods": methods}, f"{study} is not a study")
         _show_other_document(document, study, options)

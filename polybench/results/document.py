@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics as stdlib_statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -84,7 +84,12 @@ def _is_busy(run: MeasuredConfiguration) -> bool:
 
 
 def derive(
-    events: Iterable[AnyEvent], *, baseline: str | None = None, tolerance: float | None = None, salvage: bool = False
+    events: Iterable[AnyEvent],
+    *,
+    baseline: str | None = None,
+    tolerance: float | None = None,
+    prices: Mapping[str, float] | None = None,
+    salvage: bool = False,
 ) -> StudyDocument:
     """Compute the report of a log; nothing else enters.
 
@@ -92,23 +97,30 @@ def derive(
         events: of the whole log.
         baseline: a configuration in place of the study's baseline.
         tolerance: in place of the study's.
+        prices: dollars per hour, as `--price`; those of the study remain for other devices.
         salvage: use only the events before a damage.
 
     Raises:
-        BadInput: the study does not have the baseline.
+        BadInput: the study does not have the baseline, or a price is that of an unknown device.
         DamagedLog: the events contradict each other, or nothing was begun.
     """
-    return derive_measured(measured_study(events, salvage=salvage), baseline=baseline, tolerance=tolerance)
+    measured = measured_study(events, salvage=salvage)
+    return derive_measured(measured, baseline=baseline, tolerance=tolerance, prices=prices)
 
 
 def derive_measured(
-    measured: MeasuredStudy[MeasuredConfiguration], *, baseline: str | None = None, tolerance: float | None = None
+    measured: MeasuredStudy[MeasuredConfiguration],
+    *,
+    baseline: str | None = None,
+    tolerance: float | None = None,
+    prices: Mapping[str, float] | None = None,
 ) -> StudyDocument:
     """Compute the report of what the events of a log say, as `derive`."""
+    Study(prices={**(prices or {})})  # refuses unknown devices
     if baseline is not None:
         lookup_or_suggest(baseline, {run.configuration.name: run for run in measured.runs}, "configuration")
     with damage_named(measured.header.id if measured.header else None):
-        return _derive(measured, baseline, tolerance)
+        return _derive(measured, baseline, tolerance, prices or {})
 
 
 @contextlib.contextmanager
@@ -139,14 +151,18 @@ def report_of(events: Iterable[AnyEvent], **arguments: Any) -> StudyDocument:
 
 
 def _derive(
-    measured: MeasuredStudy[MeasuredConfiguration], baseline: str | None, tolerance: float | None
+    measured: MeasuredStudy[MeasuredConfiguration],
+    baseline: str | None,
+    tolerance: float | None,
+    given_prices: Mapping[str, float],
 ) -> StudyDocument:
     header, settings = measured.header, measured.settings
     if header is None or settings is None:
         raise ValueError("it ended before its settings were known")
     study = stored_study(header.study, header.id)
-    study = msgspec.structs.replace(study, baseline=baseline or study.baseline)
     shared = settings.settings
+    prices = merge_prices(study.prices, shared.threads) | merge_prices(given_prices, shared.threads)
+    study = msgspec.structs.replace(study, baseline=baseline or study.baseline, prices={**study.prices, **given_prices})
     model = None if shared.dataset == OWN_DATA else find_model(study.model)
     baseline = choose_baseline(study, measured.runs)
     host = _host(header.host, measured)
@@ -160,7 +176,6 @@ def _derive(
         elif result.busy and result.reason is None:
             result.reason = busy_reason(result.interference, host.busiest_programs)
             result.hint = busy_hint(result.interference)
-    prices = merge_prices(study.prices, shared.threads)
     add_comparisons(results, baseline, prices, measured.groups)
     blocks = [budget.block for budget in measured.budgets if budget.block is not None]
     document = StudyDocument(

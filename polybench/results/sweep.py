@@ -44,11 +44,13 @@ MeasuredPoint = tuple[dict[str, int], StudyDocument]
 """Parameters of a point and its finished study."""
 
 
-def points_of(events: Sequence[AnyEvent], *, salvage: bool = False) -> list[MeasuredPoint]:
+def points_of(
+    events: Sequence[AnyEvent], *, prices: Mapping[str, float] | None = None, salvage: bool = False
+) -> list[MeasuredPoint]:
     """Return the report of each point of a sweep's log whose settings are known; raises DamagedLog as `report_of`."""
     parameters = {one.point: one.parameters for one in events if isinstance(one, PointStarted)}
     return [
-        (parameters[number], report_of(own, salvage=salvage))
+        (parameters[number], report_of(own, prices=prices, salvage=salvage))
         for number, own in split_points(events, salvage=salvage).items()
         if _has_settings(own)
     ]
@@ -58,9 +60,11 @@ def _has_settings(events: Sequence[AnyEvent]) -> bool:
     return any(isinstance(event, SettingsChosen) for event in events)
 
 
-def derive_sweep(events: Sequence[AnyEvent], *, salvage: bool = False) -> SweepDocument | OverheadDocument:
-    """Compute the document of a sweep or overhead from its log; raises DamagedLog if events contradict each other."""
-    return document_of(header_of(events), points_of(events, salvage=salvage))
+def derive_sweep(
+    events: Sequence[AnyEvent], *, prices: Mapping[str, float] | None = None, salvage: bool = False
+) -> SweepDocument | OverheadDocument:
+    """Compute the document of a sweep or overhead from its log; arguments and errors are those of `derive`."""
+    return document_of(header_of(events), points_of(events, prices=prices, salvage=salvage))
 
 
 def document_of(header: Header, points: Sequence[MeasuredPoint]) -> SweepDocument | OverheadDocument:

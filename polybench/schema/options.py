@@ -413,10 +413,6 @@ def merge_prices(prices: Mapping[str, float], threads: int) -> dict[str, float]:
     return merged
 
 
-MISSING_PRICE = "no price of "
-"""Start of the sentences of `missing_prices`."""
-
-
 def missing_prices(prices: Mapping[str, float], devices: Iterable[str], threads: int) -> Iterator[str]:
     """Yield a sentence for each device that has prices, but none for this number of threads."""
     available = merge_prices(prices, threads)
@@ -424,7 +420,7 @@ def missing_prices(prices: Mapping[str, float], devices: Iterable[str], threads:
         priced = [number for key_device, number in map(_parse, prices) if key_device == device]
         if priced and device not in available:
             yield (
-                f"{MISSING_PRICE}{device} with {plural(threads, 'thread')}: prices have"
+                f"no price of {device} with {plural(threads, 'thread')}: prices have"
                 f" {', '.join(map(str, priced))} threads; add {device}-{threads}, or {device} for any number"
             )
 

@@ -7,7 +7,7 @@ import gc
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -21,7 +21,7 @@ from polybench.results.allocation_sites import derive_allocations
 from polybench.results.document import report_of
 from polybench.results.layers import derive_layers
 from polybench.results.peak import derive_peak
-from polybench.results.sweep import MeasuredPoint, derive_sweep, points_of
+from polybench.results.sweep import derive_sweep
 from polybench.schema.documents import (
     DOCUMENT_KINDS,
     AnyDocument,
@@ -185,8 +185,8 @@ class Store:
         """Compute the report of the study with this ID, unique prefix of an ID, path of its log, or `last`.
 
         The ID of a sweep's point is `SWEEP.N`. `last` is the study started last. `arguments` are those of `derive`: a
-        baseline and a tolerance in place of the study's, and `salvage`, with which a damaged log counts up to its first
-        damaged line.
+        baseline, a tolerance and prices in place of the study's, and `salvage`, with which a damaged log counts up to
+        its first damaged line.
 
         Raises:
             BadInput: no study or several studies match, or its log cannot be read.
@@ -223,8 +223,12 @@ class Store:
         sweep, point = split_point_id(id) or (id, None)
         return Location(self.log_path(sweep), point)
 
-    def load_other(self, name: str, kind: str, *, salvage: bool = False) -> Any:
+    def load_other(
+        self, name: str, kind: str, *, salvage: bool = False, prices: Mapping[str, float] | None = None
+    ) -> Any:
         """Compute the document of a kind other than studies by its ID, a unique prefix, the log's path, or `KIND-last`.
+
+        Only sweeps have `prices`.
 
         Raises:
             BadInput: none or several match, or its log cannot be read.
@@ -234,7 +238,8 @@ class Store:
             events = read_log(path, salvage=salvage)
             if (command := header_of(events).command) != kind:
                 raise BadInput(f"cannot read the {kind} {path}: it is the log of {_described(command)}")
-            document: Any = _DERIVE[kind](events, salvage=salvage)
+            arguments = {"prices": prices} if kind in _SWEEPS else {}
+            document: Any = _DERIVE[kind](events, salvage=salvage, **arguments)
             if not is_document_path(name):
                 check_file_name(document.id, path.stem)
         return document
@@ -247,12 +252,6 @@ class Store:
         path = _find_by_prefix(self._paths(kind), name, kind)
         with _naming(path, kind):
             return read_outline(path).header
-
-    def points_of(self, sweep: str) -> list[MeasuredPoint]:
-        """Return the reports of the points of the sweep with exactly this ID; raises BadInput as `load_other`."""
-        path = self.log_path(sweep)
-        with _naming(path, kind_of_id(sweep)):
-            return points_of(read_log(path))
 
 
 class Location(NamedTuple):
@@ -378,8 +377,10 @@ def write_file_atomically(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def load_document(name: str, store: Store, *, salvage: bool = False) -> AnyDocument:
-    """Load a study, sweep, overhead or layers by their ID, prefix or `last`, or any document by its path.
+def load_document(
+    name: str, store: Store, *, salvage: bool = False, prices: Mapping[str, float] | None = None
+) -> AnyDocument:
+    """Compute a document from the log of this ID, prefix, path or `last`, or read a printed one by its path.
 
     Raises:
         BadInput: no document or several documents match, or the document cannot be read.
@@ -387,9 +388,9 @@ def load_document(name: str, store: Store, *, salvage: bool = False) -> AnyDocum
     if not is_document_path(name) or name.endswith(SUFFIX):
         kind = _kind_of_log(Path(name)) if is_document_path(name) else kind_of_id(name)
         if kind != "study":
-            document: AnyDocument = store.load_other(name, kind, salvage=salvage)
+            document: AnyDocument = store.load_other(name, kind, salvage=salvage, prices=prices)
             return document
-        return store.load(name, salvage=salvage)
+        return store.load(name, salvage=salvage, prices=prices)
     try:
         document = read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -397,6 +398,8 @@ def load_document(name: str, store: Store, *, salvage: bool = False) -> AnyDocum
     is_old = isinstance(document, LayersDocument) and kind_of_id(document.id) != "layers"
     if is_old or isinstance(document, StudyDocument):
         raise BadInput(_refusal(Path(name)))
+    if prices:
+        raise BadInput(f"--price: the costs of {name} need its log: give its ID, or the path of its log, ID{SUFFIX}")
     return document
 
 

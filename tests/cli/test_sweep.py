@@ -187,7 +187,7 @@ def test_other_prices_change_the_costs_of_a_saved_sweep(measured: Measured) -> N
     for name, price, message in (
         ("sweep-last", "cuda=1", "no configuration ran on cuda: expected one of cpu"),
         ("sweep-last", "cpu-7=1", "no study used that many threads: expected cpu-N with N one of 1, 2, 512, or cpu"),
-        ("sweep-last", "gpu=1", "no configuration ran on gpu"),
+        ("sweep-last", "gpu=1", "unknown device 'gpu': expected cpu, cuda or cuda:1"),
         ("sweep-last", "cpu", "expected DEVICE=DOLLARS"),
     ):
         assert message in refused("show", name, "--price", price, "--results", priced.folder)
