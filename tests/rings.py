@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -130,16 +131,19 @@ RULES = (
     Wide("tests/test_examples.*study_files", "flux_tutorial.*", "small_vgg"),
 )
 
+_COMPILED = [(re.compile(rule.test), re.compile(rule.case)) for rule in RULES]
+
 
 def wide_rule(node: str, case: str) -> Wide | None:
     """Return the rule by which a test is a wide one; `case` is the ID of its parameters, joined by "-"."""
     parts = (case, *case.split("-"))
-    for rule in RULES:
-        if re.match(rule.test, node) and any(re.fullmatch(rule.case, part) for part in parts):
+    for rule, (test, pattern) in zip(RULES, _COMPILED, strict=True):
+        if test.match(node) and any(map(pattern.fullmatch, parts)):
             return rule
     return None
 
 
+@functools.cache
 def ring(node: str) -> str:
     """Return the ring of a test outside the wide one."""
     return next(name for name, pattern in RINGS.items() if re.match(f"tests/({pattern})", node))

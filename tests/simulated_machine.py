@@ -35,7 +35,6 @@ from unittest import mock
 
 import msgspec
 import numpy as np
-from scipy.signal import lfilter
 
 from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
@@ -362,10 +361,10 @@ class SimulatedEngine(FakeEngine):
         factors = np.exp(tail) * np.where(self._rng.random(_DRAWS) < _OUTLIER_SHARE, longer, 1.0)
         if machine.autocorrelation:
             new = math.sqrt(1 - machine.autocorrelation**2) * self._rng.normal(size=_DRAWS)
-            last = [machine.autocorrelation * self._correlated]
-            values, _ = lfilter([1.0], [1.0, -machine.autocorrelation], new, zi=last)
-            self._correlated = values[-1]
-            factors *= np.exp(_CORRELATED * values)
+            last = self._correlated
+            values = [last := one + machine.autocorrelation * last for one in new.tolist()]
+            self._correlated = last
+            factors *= np.exp(_CORRELATED * np.array(values))
         return factors.tolist()  # type: ignore[no-any-return]
 
     def _pass(self, needed: float, waited: float = 0.0) -> None:

@@ -8,6 +8,7 @@ from polybench.analysis.explanation import explain
 from polybench.analysis.related_documents import load_saved_documents
 from polybench.render import explanation, render
 from polybench.schema.documents import kind_of
+from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import BaselineComparison
 from polybench.schema.study import StudyDocument
@@ -16,8 +17,9 @@ from tests.factories import measured, study, unmeasured
 from tests.figures.test_all_figures import DOCUMENTS as OTHERS
 from tests.gallery import GALLERY, sweeps
 
+Saved = StudyDocument | LayersDocument | SweepDocument
+
 STORE = Store(GALLERY / "measured")
-SAVED = [*STORE.studies(), *STORE.others("layers"), *sweeps(STORE)]
 WIDTHS = (60, 80, 200)
 each_width = pytest.mark.parametrize("width", WIDTHS)
 
@@ -27,19 +29,30 @@ def too_long(text: str, width: int) -> list[str]:
     return [line for line in text.splitlines() if len(line) > width and not line.startswith("    polybench")]
 
 
-@each_width
-@pytest.mark.parametrize("document", [pytest.param(one, id=one.id) for one in SAVED])
-def test_saved_documents_fit_their_terminal(document: object, width: int) -> None:
-    assert too_long(render(document, width=width), width) == []
-    assert render(document, width=40)
+@pytest.fixture(scope="module")
+def studies() -> list[StudyDocument]:
+    return [*STORE.studies()]
+
+
+@pytest.fixture(scope="module")
+def saved(studies: list[StudyDocument]) -> list[Saved]:
+    """Return the documents of the gallery."""
+    return [*studies, *STORE.others("layers"), *sweeps(STORE)]
 
 
 @each_width
-@pytest.mark.parametrize("document", [pytest.param(one, id=one.id) for one in STORE.studies()])
-def test_explanations_fit_their_terminal(document: StudyDocument, width: int) -> None:
-    found = explain(document, load_saved_documents(document, STORE))
-    assert too_long(explanation.render(found, "table", width), width) == []
-    assert explanation.render(found, "table", 40)
+def test_saved_documents_fit_their_terminal(saved: list[Saved], width: int) -> None:
+    for document in saved:
+        assert too_long(render(document, width=width), width) == [], document.id
+        assert render(document, width=40), document.id
+
+
+@each_width
+def test_explanations_fit_their_terminal(studies: list[StudyDocument], width: int) -> None:
+    for document in studies:
+        found = explain(document, load_saved_documents(document, STORE))
+        assert too_long(explanation.render(found, "table", width), width) == [], document.id
+        assert explanation.render(found, "table", 40), document.id
 
 
 @each_width
@@ -71,5 +84,5 @@ def test_difficult_studies_are_readable(name: str, width: int) -> None:
     assert len(text.splitlines()) < 70
 
 
-def test_the_tests_have_every_kind_of_saved_document() -> None:
-    assert {kind_of(one.schema) for one in SAVED} == {"study", "layers", "sweep"}
+def test_the_tests_have_every_kind_of_saved_document(saved: list[Saved]) -> None:
+    assert {kind_of(one.schema) for one in saved} == {"study", "layers", "sweep"}
