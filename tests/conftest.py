@@ -18,8 +18,9 @@ import gc
 import inspect
 import re
 import signal
+import subprocess
 from collections.abc import Generator, Iterator
-from functools import partialmethod
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from polybench.machine import load
 from polybench.machine.interrupts import SIGNALS
 from polybench.machine.load import IdleWait
 from tests import engine_workers, julia_depot
-from tests.process_pool import WORKER_MODULES, ProcessPool
+from tests.process_pool import MODULES, Popen, ProcessPool, start_server
 from tests.rings import mark_rings, ring
 
 # The engine `faulty`, in this process and in all that it starts.
@@ -66,8 +67,8 @@ LONGEST = (
 )
 """What starts early: if two processes share the files, the one with the last long file ends alone."""
 
-POOLED = r"tests/(runner/(?!test_resume)|cli/|test_api|test_examples|test_plugins)"
-"""Tests of whole studies whose workers are forked. A study is not resumed with the code of another kind of start."""
+POOLED = r"tests/(runner|cli|cluster|html_report)/|tests/protocol/test_process|tests/test_(api|examples|plugins)"
+"""Tests of whole studies whose programs and workers are forked."""
 
 MEASURING = r"tests/(runner|cli|cluster|machine/meters|test_(?!simulated))"
 """Tests of real studies, which do not wait for an idle machine."""
@@ -189,14 +190,20 @@ def frozen_heap() -> None:
 
 @pytest.fixture(scope="session")
 def worker_pool(users_julia: None) -> ProcessPool:
-    return ProcessPool(WORKER_MODULES)
+    return ProcessPool(partial(start_server, MODULES))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def pooled_workers(request: pytest.FixtureRequest, worker_pool: ProcessPool) -> Iterator[None]:
     is_pooled = re.match(POOLED, request.node.nodeid)
-    with worker_pool.replacing("polybench.protocol.process") if is_pooled else contextlib.nullcontext():
+    with worker_pool.replacing() if is_pooled else contextlib.nullcontext():
         yield
+
+
+@pytest.fixture
+def started_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes of the test as usual: one that is forked has loaded other code than one that starts."""
+    monkeypatch.setattr(subprocess, "Popen", Popen)
 
 
 @pytest.fixture(scope="module", autouse=True)

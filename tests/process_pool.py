@@ -1,8 +1,9 @@
-"""Processes forked from one that has imported everything: a start takes milliseconds instead of seconds.
+"""Programs forked from a process that has imported everything: a start takes milliseconds instead of seconds.
 
-Such a process runs `python -m MODULE`. It is a child of the test's process, in a session of its own, with its own
-environment and pipes, so it can crash, hang and be killed like any other. One that would start otherwise, with another
-interpreter or with other variables of Python or the linker, is a new process.
+Such a program is `python -m polybench`, or another module of polybench. It is a child of the process that starts it,
+with its own environment, files and signals, so it can crash, hang and be killed like any other. It has a pool of its
+own, which forks its workers. A program that would start otherwise, with another interpreter or with other variables of
+Python, the linker or the locale, is a new process.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import functools
 import gc
 import importlib
+import inspect
+import io
 import json
 import os
 import resource
@@ -23,8 +27,7 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,105 +35,134 @@ from unittest import mock
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _MAX_REQUEST_BYTES = 1 << 20
-_PREFIXES = ("PYTHON", "LD_")
+_MAX_DESCRIPTORS = 16
+_FREE_DESCRIPTOR = 200
+"""No program has as many descriptors at its start."""
+_PREFIXES = ("PYTHON", "LD_", "LC_", "LANG")
 _APPLIED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 """Variables of Python that a forked process applies itself."""
 _LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NOFILE)
-_PIPES = ("POLYBENCH_REQUESTS_FD", "POLYBENCH_RESPONSES_FD")
+_WORKER = "polybench.worker"
 
-WORKER_MODULES = (
+MODULES = (
     "memray",
+    "polybench.cli.live",
+    "polybench.cluster.node",
     "polybench.engines.fake.engine",
     "polybench.engines.reference.engine",
     "polybench.parity_check.check",
+    "polybench.run",
     "polybench.worker.handler",
     "polybench.worker.ranks",
+    "scipy.stats",
+    "typer.rich_utils",
 )
 
+Popen = subprocess.Popen
+"""Starts new processes, even while others are forked."""
 
-class PooledProcess:
-    """The part of `subprocess.Popen` that polybench uses."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-
-    def wait(self, timeout: float | None = None) -> int:
-        deadline = time.monotonic() + (timeout or 0)
-        while self.returncode is None:
-            pid, status = os.waitpid(self.pid, 0 if timeout is None else os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-            else:
-                time.sleep(0.002)
-        return self.returncode
+_START = inspect.signature(Popen._execute_child)  # type: ignore[attr-defined]
+_DEFAULTS = {
+    "shell": False, "preexec_fn": None, "process_group": -1, "gid": None, "gids": None, "uid": None, "umask": -1,
+}  # fmt: skip
 
 
 class ProcessPool:
-    """The process from which others are forked; `modules` are imported there, if they are installed."""
+    """The connection to a process from which others are forked; `connect` is called at the first one."""
 
-    def __init__(self, modules: Sequence[str]) -> None:
-        self._modules, self._lock = modules, threading.Lock()
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self._connect, self._lock = connect, threading.Lock()
         self._environment = dict(os.environ)
 
     @functools.cached_property
     def _socket(self) -> socket.socket:
-        """The connection to the process, which starts with the first one that is forked."""
-        own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with other:
-            process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(other.fileno()), *self._modules],
-                env=self._environment | {"PYTHONPATH": os.pathsep.join(_python_path(self._environment))},
-                pass_fds=[other.fileno()],
-            )
+        return self._connect()
 
-        def close() -> None:
-            own.close()
-            process.wait()
-
-        atexit.register(close)
-        return own
-
-    def _can_start(self, command: Sequence[str], env: Mapping[str, str]) -> bool:
+    def can_fork(self, start: SimpleNamespace) -> bool:
         """Return whether a new process would import the same at its start."""
+        if any(getattr(start, name) != value for name, value in _DEFAULTS.items()) or _module(start.args) is None:
+            return False
+        env = _environment(start)
         own, new = (
             {name: value for name, value in one.items() if name.startswith(_PREFIXES) and name not in _APPLIED}
             for one in (self._environment, env)
         )
         folders = {*_python_path(env)} - {*_python_path(self._environment)}
         starts_otherwise = any(one for folder in folders for one in Path(folder).glob("*customize.py*"))
-        return command[0] == sys.executable and own == new and not starts_otherwise
+        return own == new and not starts_otherwise
 
-    def start(self, command: Sequence[str], *, env: Mapping[str, str], **arguments: Any) -> Any:
-        """Start a process; arguments are those of `subprocess.Popen`."""
-        if not self._can_start(command, env):
-            return subprocess.Popen(command, env=env, **arguments)
-        _, _, _, module, *words = command
+    def fork(self, start: SimpleNamespace) -> int:
+        """Fork a process; return its ID."""
+        standard = [
+            number if given == -1 else given
+            for number, given in enumerate((start.p2cread, start.c2pwrite, start.errwrite))
+        ]
         request = {
-            "module": module,
-            "arguments": words,
-            "env": dict(env),
-            "folder": str(Path.cwd()),
+            "module": _module(start.args),
+            "safe_path": "-P" in start.args,
+            "arguments": start.args[start.args.index("-m") + 2 :],
+            "env": _environment(start),
+            "folder": os.fspath(start.cwd or Path.cwd()),
             "cpus": [*os.sched_getaffinity(0)],
             "limits": [(number, resource.getrlimit(number)[0]) for number in _LIMITS],
+            "new_session": start.start_new_session,
+            "descriptors": [*range(3), *start.pass_fds],
         }
-        text = json.dumps(request).encode("utf-8", "surrogateescape")
+        text = json.dumps(request, default=os.fspath).encode("utf-8", "surrogateescape")
         with self._lock, _adopting():
-            descriptors = [arguments["stdout"].fileno(), *arguments.get("pass_fds", ())]
-            socket.send_fds(self._socket, [text], descriptors)
-            return PooledProcess(int(self._socket.recv(32)))
+            socket.send_fds(self._socket, [text], [*standard, *start.pass_fds])
+            return int(self._socket.recv(32))
 
     @contextlib.contextmanager
-    def replacing(self, *modules: str) -> Iterator[None]:
-        """Start the processes of these modules from the pool."""
-        names = {"DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
-        replaced = SimpleNamespace(Popen=self.start, **names)
-        with contextlib.ExitStack() as stack:
-            for module in modules:
-                stack.enter_context(mock.patch(f"{module}.subprocess", replaced))
+    def replacing(self) -> Iterator[None]:
+        """Fork the programs of polybench that `subprocess` starts."""
+        with mock.patch.object(subprocess, "Popen", type("Popen", (_ForkedPopen,), {"pool": self})):
             yield
+
+
+class _ForkedPopen(Popen):  # type: ignore[type-arg]
+    pool: ProcessPool
+
+    def _execute_child(self, *arguments: Any) -> None:
+        start = SimpleNamespace(**_START.bind(self, *arguments).arguments)
+        if not self.pool.can_fork(start):
+            super()._execute_child(*arguments)  # type: ignore[misc]
+            return
+        self.pid = self.pool.fork(start)
+        self._child_created = True
+        self._close_pipe_fds(  # type: ignore[attr-defined]
+            start.p2cread, start.p2cwrite, start.c2pread, start.c2pwrite, start.errread, start.errwrite
+        )
+
+
+def start_server(modules: Sequence[str]) -> socket.socket:
+    """Start a process that imports these modules, if they are installed, and forks others; return the connection."""
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(_python_path(os.environ))}
+    with other:
+        command = [sys.executable, "-P", __file__, str(other.fileno()), *modules]
+        process = Popen(command, env=environment, pass_fds=[other.fileno()])
+
+    def close() -> None:
+        own.close()
+        process.wait()
+
+    atexit.register(close)
+    return own
+
+
+def _module(command: Any) -> str | None:
+    """Return the module of this repository that a command runs with this interpreter; None for other commands."""
+    words = [command] if isinstance(command, str | bytes | os.PathLike) else [*command]
+    options = words[1 : words.index("-m")] if "-m" in words else ["no module"]
+    if words[0] != sys.executable or {*options} - {"-P"}:
+        return None
+    module = str(words[len(options) + 2])
+    return module if module.partition(".")[0] in {"polybench", "tests"} else None
+
+
+def _environment(start: SimpleNamespace) -> dict[str, str]:
+    return dict(os.environ if start.env is None else start.env)
 
 
 def _python_path(environment: Mapping[str, str]) -> list[str]:
@@ -155,7 +187,7 @@ def _adopting() -> Iterator[None]:
 def _serve(requests: socket.socket) -> None:
     """Fork a process at each request, until the other end closes."""
     while True:
-        text, descriptors, *_ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 1 + len(_PIPES))
+        text, descriptors, *_ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
         if not text:
             return
         if (child := os.fork()) == 0:
@@ -172,38 +204,77 @@ def _serve(requests: socket.socket) -> None:
 
 def _run(requests: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
     """Run the module in this process, and end it as the interpreter would."""
-    os.setsid()
+    if request["new_session"]:
+        os.setsid()
     requests.send(str(os.getpid()).encode())
     requests.close()
-    log, *pipes = descriptors
-    own_path = _python_path(os.environ)
-    os.environ.clear()
-    os.environ.update(request["env"] | dict(zip(_PIPES, map(str, pipes), strict=False)))
-    sys.path[:] = [*_python_path(os.environ), *(folder for folder in sys.path if folder not in own_path)]
-    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-    os.chdir(request["folder"])
-    os.sched_setaffinity(0, request["cpus"])
-    for number, soft in request["limits"]:
-        resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
-    for standard, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
-        os.dup2(descriptor, standard)
-    sys.argv[1:] = request["arguments"]
+    own_pool = None if request["module"] == _WORKER else _fork_server(descriptors)
+    _move(descriptors, request["descriptors"])
+    _become(request)
     code = 1
     try:
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        with own_pool.replacing() if own_pool else contextlib.nullcontext():
+            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 
+def _fork_server(unused: Sequence[int]) -> ProcessPool:
+    """Fork the process from which those of this one are forked: they then load the same code as any others."""
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        for descriptor in (own.detach(), *unused):
+            os.close(descriptor)
+        _serve(other)
+        os._exit(0)
+    other.close()
+    return ProcessPool(lambda: own)
+
+
+def _move(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give descriptors these numbers."""
+    free = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _FREE_DESCRIPTOR) for one in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for descriptor, number in zip(free, numbers, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Set what a new process gets from the one that starts it."""
+    own_path = _python_path(os.environ)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["folder"])
+    first = [] if request["safe_path"] else [request["folder"]]
+    sys.path[:] = [*first, *_python_path(os.environ), *(folder for folder in sys.path if folder not in own_path)]
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.argv[1:] = request["arguments"]
+    os.sched_setaffinity(0, request["cpus"])
+    for number, soft in request["limits"]:
+        resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = sys.__stdin__ = open(0, encoding=sys.stdin.encoding, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = _writer(1, sys.stdout, line_buffering=os.isatty(1))  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2, sys.stderr, line_buffering=True)  # type: ignore[misc]
+
+
+def _writer(number: int, like: Any, *, line_buffering: bool) -> Any:
+    """Return a text stream for a descriptor, as Python opens it at its start."""
+    binary = open(number, "wb", closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=line_buffering)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name in sys.argv[2:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

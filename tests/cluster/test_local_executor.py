@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -18,7 +19,7 @@ from polybench.cli import app
 from polybench.cluster import driver, local
 from polybench.cluster.driver import ClusterResult
 from polybench.cluster.executor import Event
-from polybench.cluster.local import LocalExecutor
+from polybench.cluster.local import LocalExecutor, NodeProcess
 from polybench.cluster.messages import (
     Fingerprint,
     Finished,
@@ -56,8 +57,14 @@ from tests.runner.studies import RecordingProgress
 
 
 def node_programs() -> list[psutil.Process]:
-    """Return the node programs of this process."""
-    return [child for child in psutil.Process().children() if "polybench.cluster.node" in " ".join(child.cmdline())]
+    """Return the running node programs of this process."""
+    programs = [one._process.pid for one in gc.get_objects() if type(one) is NodeProcess]
+    return [child for child in psutil.Process().children() if child.pid in programs]
+
+
+def workers_of(node: psutil.Process) -> list[psutil.Process]:
+    """Return the workers of a node program: each has a session of its own."""
+    return [child for child in node.children() if os.getsid(child.pid) == child.pid]
 
 
 def kill_the_node() -> None:
@@ -204,6 +211,7 @@ def test_baseline_that_was_not_measured_is_replaced(tmp_path: Path) -> None:
     assert "the baseline b:faulty+unavailable/cpu was not measured; another row" in table.stderr
 
 
+@pytest.mark.usefixtures("started_processes")  # in whose start the test acts
 def test_killed_node_is_replaced(tmp_path: Path) -> None:
     listener = ActAtStage("process 2 of 2: starting", kill_the_node)
     document = only_document(run(cluster_run(tmp_path), tmp_path / "r", listener))
@@ -301,6 +309,7 @@ def test_study_is_not_resumed_on_a_changed_machine(tmp_path: Path) -> None:
     assert CheckpointStore(store.folder).ids() == unfinished_ids(store) == []
 
 
+@pytest.mark.usefixtures("started_processes")  # in whose start the test acts
 def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path) -> None:
     workers: list[psutil.Process] = []
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in background processes of a shell
@@ -308,7 +317,7 @@ def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path
     def interrupt() -> None:
         deadline = time.monotonic() + 60
         while not workers and time.monotonic() < deadline:  # the stage is reported before their start
-            workers.extend(child for node in node_programs() for child in node.children())
+            workers.extend(worker for node in node_programs() for worker in workers_of(node))
         raise KeyboardInterrupt
 
     store, cluster = Store(tmp_path / "r"), cluster_run(tmp_path, "a", "b", processes=4)
@@ -332,11 +341,12 @@ def test_node_ends_with_its_workers_if_the_driver_is_gone(tmp_path: Path) -> Non
 
     def list_processes() -> None:
         for node in node_programs():
-            seen.extend([node, *node.children()])
+            seen.extend([node, *workers_of(node)])
         raise RuntimeError
 
+    endless = cluster_run(tmp_path, rounds_per_process=100_000, budget=3600.0)
     with pytest.raises(RuntimeError):
-        run(cluster_run(tmp_path), tmp_path / "r", ActAtStage("round 1", list_processes))
+        run(endless, tmp_path / "r", ActAtStage("round 1", list_processes))
     assert len(seen) == 2
     assert have_ended(seen)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from tests.process_pool import ProcessPool
+from tests.process_pool import ProcessPool, start_server
 
 IMPORTER = "polybench.importer"
 MODULES = {
@@ -21,5 +22,5 @@ def pooled_imports(request: pytest.FixtureRequest) -> Iterator[None]:
     if modules is None:
         yield
         return
-    with ProcessPool(modules).replacing(IMPORTER):
+    with ProcessPool(partial(start_server, modules)).replacing():
         yield

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import pickle
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,12 +75,9 @@ def interrupt_at(stage: str) -> CallbackOnStage:
 
 def kill_at(stage: str, measure: Callable[..., object], *arguments: object, **options: object) -> None:
     """Call `measure` with these arguments and a progress in another process, which is killed at this stage."""
-    process = multiprocessing.get_context("spawn").Process(
-        target=_run_until_killed, args=(stage, measure, arguments, options)
-    )
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    call = pickle.dumps((stage, measure, arguments, options)).hex()
+    done = subprocess.run([sys.executable, "-m", __name__, call], check=False)
+    assert done.returncode == -signal.SIGKILL
 
 
 def _run_until_killed(
@@ -99,3 +98,7 @@ def saved(results: Path) -> StudyDocument:
     """Return the report of the only saved study."""
     (path,) = results.glob("*.jsonl")
     return derive(read_log(path))
+
+
+if __name__ == "__main__":
+    _run_until_killed(*pickle.loads(bytes.fromhex(sys.argv[1])))

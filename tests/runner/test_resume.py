@@ -290,6 +290,7 @@ def test_a_study_is_not_resumed_on_another_machine_or_with_other_versions(tmp_pa
         resume_study(id, RecordingProgress(), store=Store(tmp_path))
 
 
+@pytest.mark.usefixtures("started_processes")
 def test_a_study_is_not_resumed_if_python_runs_other_code_at_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +315,7 @@ def test_a_study_is_not_resumed_if_python_runs_other_code_at_its_start(
     assert len(document.results[0].code_fingerprint or "") == 64
 
 
+@pytest.mark.usefixtures("started_processes")
 def test_code_that_changes_between_two_processes_of_a_study_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
