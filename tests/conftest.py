@@ -13,7 +13,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Two test processes share the cores: a spinning OpenMP thread takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-import contextlib
 import gc
 import inspect
 import re
@@ -23,6 +22,7 @@ from collections.abc import Generator, Iterator
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import psutil
@@ -30,12 +30,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
+from polybench.data import synthetic
 from polybench.machine import load
 from polybench.machine.interrupts import SIGNALS
 from polybench.machine.load import IdleWait
 from tests import engine_workers, julia_depot
 from tests.process_pool import MODULES, Popen, ProcessPool, start_server
 from tests.rings import mark_rings, ring
+from tests.small_datasets import SYNTHETIC
 
 # The engine `faulty`, in this process and in all that it starts.
 PLUGIN = str(Path(__file__).parent / "plugin")
@@ -195,8 +197,11 @@ def worker_pool(users_julia: None) -> ProcessPool:
 
 @pytest.fixture(scope="module", autouse=True)
 def pooled_workers(request: pytest.FixtureRequest, worker_pool: ProcessPool) -> Iterator[None]:
-    is_pooled = re.match(POOLED, request.node.nodeid)
-    with worker_pool.replacing() if is_pooled else contextlib.nullcontext():
+    """Fork the programs and workers of whole studies, which have few synthetic images."""
+    if not re.match(POOLED, request.node.nodeid):
+        yield
+        return
+    with worker_pool.replacing(), mock.patch.dict(synthetic.IMAGES, SYNTHETIC):
         yield
 
 

@@ -37,7 +37,6 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _MAX_REQUEST_BYTES = 1 << 20
 _MAX_DESCRIPTORS = 16
 _FREE_DESCRIPTOR = 200
-"""No program has as many descriptors at its start."""
 _PREFIXES = ("PYTHON", "LD_", "LC_", "LANG")
 _APPLIED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 """Variables of Python that a forked process applies itself."""
@@ -55,6 +54,7 @@ MODULES = (
     "polybench.worker.handler",
     "polybench.worker.ranks",
     "scipy.stats",
+    "tests.small_synthetic",
     "typer.rich_utils",
 )
 
@@ -206,11 +206,12 @@ def _run(requests: socket.socket, request: dict[str, Any], descriptors: list[int
     """Run the module in this process, and end it as the interpreter would."""
     if request["new_session"]:
         os.setsid()
-    requests.send(str(os.getpid()).encode())
-    requests.close()
-    own_pool = None if request["module"] == _WORKER else _fork_server(descriptors)
-    _move(descriptors, request["descriptors"])
-    _become(request)
+    own_pool = None if request["module"] == _WORKER else _fork_server([requests.fileno(), *descriptors])
+    with socket.socket(fileno=_free(requests.fileno())) as starter:
+        requests.close()
+        _move(descriptors, request["descriptors"])
+        _become(request)
+        starter.send(str(os.getpid()).encode())  # whoever knows the process finds its files
     code = 1
     try:
         with own_pool.replacing() if own_pool else contextlib.nullcontext():
@@ -236,17 +237,24 @@ def _fork_server(unused: Sequence[int]) -> ProcessPool:
         _serve(other)
         os._exit(0)
     other.close()
-    return ProcessPool(lambda: own)
+    with own:
+        connection = socket.socket(fileno=_free(own.fileno()))
+    return ProcessPool(lambda: connection)
 
 
 def _move(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
     """Give descriptors these numbers."""
-    free = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _FREE_DESCRIPTOR) for one in descriptors]
+    free = [*map(_free, descriptors)]
     for descriptor in descriptors:
         os.close(descriptor)
     for descriptor, number in zip(free, numbers, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
+
+
+def _free(descriptor: int) -> int:
+    """Return another number for a descriptor, one that no program has at its start."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FREE_DESCRIPTOR)
 
 
 def _become(request: dict[str, Any]) -> None:

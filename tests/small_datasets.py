@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.data import Dataset
+from polybench.data import Dataset, Split
 from polybench.data.batch_files import EpochFile, write_epoch
 from polybench.data.batches import epoch_order
 from polybench.engines.job import Job
@@ -16,6 +16,9 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Workload
+
+SYNTHETIC: dict[Split, int] = {"train": 2000, "test": 1000}
+"""Synthetic images of whole studies, instead of 60,000."""
 
 
 class Files(NamedTuple):

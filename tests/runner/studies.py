@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from polybench.data import synthetic
 from polybench.log import read_log
 from polybench.results.document import derive
 from polybench.run import run_study
@@ -25,7 +24,6 @@ FAST: dict[str, Any] = {
     "data": "synthetic", "processes": 2, "rounds_per_process": 3, "steps_per_round": 5, "budget": 99.0, "timeout": 60.0,
     "wait_idle": 0.0,
 }  # fmt: skip
-IMAGES = {"train": 2000, "test": 1000}
 
 
 class RecordingProgress(NullProgress):
@@ -83,7 +81,6 @@ def kill_at(stage: str, measure: Callable[..., object], *arguments: object, **op
 def _run_until_killed(
     stage: str, measure: Callable[..., object], arguments: tuple[object, ...], options: dict[str, object]
 ) -> None:
-    synthetic.IMAGES.update(IMAGES)
     measure(*arguments, CallbackOnStage(stage, lambda: os.kill(os.getpid(), signal.SIGKILL)), **options)
 
 

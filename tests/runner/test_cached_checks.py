@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.data import synthetic
 from polybench.engines import ENGINES, EngineSpec
 from polybench.experiments.layers import run_layers
 from polybench.machine import host
@@ -117,7 +116,6 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[EngineModule, Path
     """The engine module, the caches after a study with a passed check, and its document."""
     module, caches = EngineModule(tmp_path_factory.mktemp("engine")), tmp_path_factory.mktemp("caches")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(synthetic.IMAGES, "train", 2000)
         patched.setenv("XDG_CACHE_HOME", str(caches))
         module.add_to_path(patched)
         module.write()

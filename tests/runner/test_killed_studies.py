@@ -21,7 +21,7 @@ LONGEST = 3.0
 
 
 def command(*arguments: str, results: Path) -> list[str]:
-    """Return the command line of the program: this process has other synthetic images."""
+    """Return the command line of the program."""
     return [sys.executable, "-m", "polybench", *arguments, "--quiet", "--results", str(results)]
 
 

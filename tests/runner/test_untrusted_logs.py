@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.data import synthetic
 from polybench.errors import BadInput
 from polybench.log import AnyEvent, Log, StudyEnded, decode_lines, encode_line, read_log
 from polybench.machine import host
@@ -23,7 +22,7 @@ from polybench.runner.scratch import exclusive_lock
 from polybench.schema.options import MachineGroup, Study
 from polybench.storage.store import Store
 from tests.commands import invoke, printed, printed_json, refused
-from tests.runner.studies import FAST, IMAGES, interrupt_at, run
+from tests.runner.studies import FAST, interrupt_at, run
 
 Content = dict[str, Any]
 Events = list[Content]
@@ -35,10 +34,7 @@ def measured(shared_folders: Path) -> Path:
     """Return a results folder with a study that stopped after one of two process runs."""
     fields = FAST | {"rounds_per_process": 2, "parity": False, "epochs": 2}
     store, listener = Store(shared_folders / "results"), interrupt_at("process 2 of 2: starting")
-    with pytest.MonkeyPatch.context() as patched:
-        for split, images in IMAGES.items():
-            patched.setitem(synthetic.IMAGES, split, images)
-        run("fake", "fake+slow", listener=listener, store=store, **fields)
+    run("fake", "fake+slow", listener=listener, store=store, **fields)
     return store.folder
 
 
