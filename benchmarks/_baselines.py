@@ -33,7 +33,6 @@ _PROGRAMS = Path(__file__).parent / "programs"
 _INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
 
 _KEEP = {
-    "torch": "initial, rng_state = [one.clone() for one in model.state_dict().values()], torch.get_rng_state()",
     "tf": "initial = [variable.numpy() for variable in model.variables]",
     "keras": "initial = [variable.numpy() for variable in model.variables]",
     "flux": "import Random; initial, rng_state = deepcopy((model, state)), copy(Random.default_rng())",
@@ -48,16 +47,6 @@ _RESTART_KERAS = """
             variable.assign(np.zeros(variable.shape))
 """
 _RESTART = {
-    "torch": """
-    torch.set_rng_state(rng_state)
-    with torch.no_grad():
-        for tensor, value in zip(model.state_dict().values(), initial, strict=True):
-            tensor.copy_(value)
-    for state in optimizer.state.values():
-        for value in state.values():
-            if torch.is_tensor(value):
-                value.zero_()
-""",
     "tf": _RESTART_KERAS,
     "keras": f"""
     optimizer = model.optimizer
@@ -75,6 +64,19 @@ for _ in sys.stdin:
         loss = train_step(*batch)
         seconds.append(time.perf_counter() - begin)
     print(json.dumps({{"step_seconds": seconds, "losses": [float(loss)]}}), flush=True)
+"""
+_AGAIN_TORCH = """
+    initial = weights(state)
+    for _ in sys.stdin:
+        reset(state, initial)
+        for batch in batches[:UNTIMED_STEPS]:
+            loss = train_step(state, batch)
+        seconds = []
+        for batch in timed:
+            begin = time.perf_counter()
+            loss = train_step(state, batch)
+            seconds.append(time.perf_counter() - begin)
+        print(json.dumps({"step_seconds": seconds, "losses": [loss.item()]}), flush=True)
 """
 _AGAIN_JULIA = """
 for _ in eachline(stdin)
@@ -144,7 +146,7 @@ def start_baseline(which: str, given: Inputs, configuration: Configuration, step
 
 
 def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]:
-    text = make_script(configuration, given.plan.workload, steps)
+    text = make_script(configuration, given.plan.workload, steps, given.plan.model, given.plan.study.seed)
     assert text is not None, f"{configuration.name} has no plain script"
     script, command = make_command(configuration, given.plan.workload, given.scratch)
     script.write_text(_repeated(text, configuration.engine))
@@ -153,6 +155,10 @@ def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]
 
 def _repeated(text: str, engine: str) -> str:
     """Return the program with a loop that restarts the training for each line on standard input."""
+    if engine == "torch":
+        beginning, found, _ = text.partition("    losses = ")
+        assert found, "the program of torch has no line that starts the training"
+        return f"{beginning}    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]{_AGAIN_TORCH}"
     if engine not in _KEEP:
         sys.exit(f"the plain script of {engine} cannot be restarted; {', '.join(_KEEP)} are")
     begin = _TRAINING_BEGINS.search(text)

@@ -78,6 +78,5 @@ def _script(study: StudyDocument, result: Result) -> str | None:
         return None
     variants = tuple(result.variant.split("+")) if result.variant else ()
     steps = max((len(one) for process in result.nested_step_times for one in process), default=STEPS)
-    return make_script(
-        Configuration(result.engine, variants, result.device), result.workload, steps, MODELS.get(result.workload.model)
-    )
+    configuration, model = Configuration(result.engine, variants, result.device), MODELS.get(result.workload.model)
+    return make_script(configuration, result.workload, steps, model, study.settings.seed)

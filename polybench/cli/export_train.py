@@ -21,8 +21,8 @@ def export_training(study: Study, steps: int, output: Path | None) -> None:
     They train this many steps and time all but the first ones. The output for a single configuration is a complete
     program. A configuration that has none is a comment with the reason.
     """
+    from polybench.networks.source_text import comment
     from polybench.planning.plan import resolve
-    from polybench.scripts.source_text import comment
 
     if study.input == "pipeline":
         raise BadInput("--input pipeline: programs exist for preloaded data only: leave it out")
@@ -51,11 +51,11 @@ def _script(plan: Plan, configuration: Configuration, steps: int) -> PlainScript
     from polybench.scripts.script_folder import PlainScript
 
     workload, model = plan.workload_of(configuration), plan.model
-    text = make_script(configuration, workload, steps - WARMUP_STEPS_PER_BLOCK, model)
+    text = make_script(configuration, workload, steps - WARMUP_STEPS_PER_BLOCK, model, plan.study.seed)
     if text is None:
         return None
     weights = initial_weights(model, plan.study.seed)
-    arrays = script_weights(configuration, model, weights) if needs_weights(workload) else {}
+    arrays = script_weights(configuration, model, weights) if needs_weights(configuration, workload) else {}
     name = configuration.name.replace("/", "_").replace(":", "")
     command = [*_shell_prefix(plan), *_interpreter(plan, configuration)]
     return PlainScript(f"{name}{extension(configuration)}", text, command, arrays)
@@ -98,8 +98,8 @@ def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:
 
 
 def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps: int) -> None:
+    from polybench.networks.source_text import comment
     from polybench.scripts.script_folder import INITIAL_STATE
-    from polybench.scripts.source_text import comment
 
     study = plan.study
     if script.arrays:

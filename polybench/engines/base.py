@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -91,6 +92,9 @@ class Engine(ABC):
 
     has_call_overhead: bool = False
     """True if users pay an overhead for each call of `run_steps`; an epoch is then a single call."""
+
+    folder: Path | None = None
+    """The study's folder for temporary files, where the engine writes its program; None if nobody has chosen one."""
 
     def join_process_group(self, rank: Rank) -> None:
         """Train data-parallel with other processes: from `build` on, `load` gets this rank's shards.

@@ -13,7 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from polybench.engines.base import Array
 from polybench.engines.job import NO_DEVIATIONS
-from polybench.engines.torch.training import make_optimizer
+from polybench.engines.shared.program import import_program
+from polybench.engines.torch.emitter import emit_optimizer
 from polybench.importer.proof import Result
 from polybench.importer.torch_module import only_tensor
 from polybench.networks.optimizers import Optimizer
@@ -49,7 +50,7 @@ class TorchProgram:
             for name, tensor in self._tensors.items():
                 tensor.copy_(torch.from_numpy(values[name]))
         self._trained = {name: one for name, one in self._module.named_parameters() if one.requires_grad}
-        self._optimizer = make_optimizer(self._settings, self._trained.values(), foreach=False)
+        self._optimizer = import_program(emit_optimizer(self._settings), None).make_optimizer(self._module)
 
     def train(self, inputs: Array, labels: Array, masks: Mapping[str, Array]) -> Result:  # noqa: D102
         self._module.train()

@@ -1,5 +1,7 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
+That of PyTorch is the program that the engine runs, with a main part. The others have templates:
+
 `polybench export --train` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
 template for networks written by hand (`train_*`), one for any other network (`train_any_*`), whose layers
 `network_code` writes, and a program for a single layer (`layer_*`). Lines `#: if NAMES` and
@@ -20,13 +22,15 @@ from typing import Any
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
-from polybench.errors import BadInput
+from polybench.engines.job import Job
+from polybench.engines.torch.emitter import emit_training
+from polybench.errors import BadInput, EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
+from polybench.networks.source_text import escape, literal
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
 from polybench.scripts.network_code import write_code
-from polybench.scripts.source_text import escape, literal
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
@@ -35,40 +39,36 @@ STEPS = 58
 NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
 TOKEN_MODELS = ("imdb-bilstm",)
 """Networks with token inputs."""
-_TEMPLATES = {
-    "flux": "train_flux.jl",
-    "torch": "train_torch.py",
-    "tf": "train_keras.py",
-    "jax": "train_jax.py",
-    "keras": "train_keras.py",
-}
+_TEMPLATES = {"flux": "train_flux.jl", "tf": "train_keras.py", "jax": "train_jax.py", "keras": "train_keras.py"}
 _ANY_NETWORK = {
     "flux": "train_any_flux.jl",
-    "torch": "train_any_torch.py",
     "tf": "train_any_keras.py",
     "jax": "train_any_jax.py",
     "keras": "train_any_keras.py",
 }
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools),
-    "torch": ("channels_last", "compile", "foreach"),
     "tf": ("eager", "xla"),
     "keras": ("jax", "torch"),
 }
 """Variants that are a constant of the script."""
 _TOKEN_VARIANTS = {"flux": _VARIANTS["flux"]}
-_ANY_NETWORK_VARIANTS = {**_VARIANTS, "torch": ("compile",)}
 _ANY_NETWORK_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 
 
-def make_script(configuration: Configuration, workload: Workload, steps: int, model: Model | None = None) -> str | None:
+def make_script(
+    configuration: Configuration, workload: Workload, steps: int, model: Model | None = None, seed: int = 0
+) -> str | None:
     """Return the script that trains this configuration's network and times `steps` steps; None if unsupported.
 
-    Networks without a section in `_TEMPLATES` need the `model`, and a file of weights beside the script, which
-    `script_weights` returns.
+    PyTorch's needs the `model`, as do networks without a section in `_TEMPLATES`; these also need a file of weights
+    beside the script, which `script_weights` returns.
     """
     if unsupported_reason(configuration, workload, steps, model):
         return None
+    if configuration.engine == "torch" and model is not None:
+        job = Job(model, workload, configuration.device, "float32", configuration.variants, seed=seed)
+        return emit_training(job, steps)
     engine, of_tokens = configuration.engine, workload.model in TOKEN_MODELS
     constants: dict[str, object] = {
         "LEARNING_RATE": workload.optimizer.learning_rate,
@@ -76,7 +76,7 @@ def make_script(configuration: Configuration, workload: Workload, steps: int, mo
         "STEPS": steps,
     }
     constants |= _machine_constants(configuration, workload)
-    if model is not None and needs_weights(workload):
+    if model is not None and needs_weights(configuration, workload):
         text = _any_network(configuration, workload, model, constants)
     else:
         if not of_tokens:
@@ -99,7 +99,7 @@ def _machine_constants(configuration: Configuration, workload: Workload) -> dict
         constants |= {"DEVICE": configuration.device, "TF32": workload.precision == "tf32"}
     elif workload.model not in TOKEN_MODELS:
         constants["BACKEND"] = configuration.variant or "tensorflow"
-    if configuration.engine in ("torch", "tf"):
+    if configuration.engine == "tf":
         constants |= {switch.upper(): switch in configuration.variants for switch in _variants(configuration, workload)}
     return constants
 
@@ -141,9 +141,9 @@ def _settings_of(optimizer: Optimizer) -> Mapping[str, Mapping[str, object]]:
     return settings
 
 
-def needs_weights(workload: Workload) -> bool:
-    """Return True if the scripts of this network read their weights from a file beside them."""
-    return workload.model not in (*NETWORKS, *TOKEN_MODELS)
+def needs_weights(configuration: Configuration, workload: Workload) -> bool:
+    """Return True if the script reads its weights from a file beside it."""
+    return configuration.engine != "torch" and workload.model not in (*NETWORKS, *TOKEN_MODELS)
 
 
 def script_weights(configuration: Configuration, model: Model, weights: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -153,7 +153,7 @@ def script_weights(configuration: Configuration, model: Model, weights: Mapping[
 
 def _variants(configuration: Configuration, workload: Workload) -> tuple[str, ...]:
     """Return the variants that the configuration's script supports."""
-    tables = {workload.model in TOKEN_MODELS: _TOKEN_VARIANTS, needs_weights(workload): _ANY_NETWORK_VARIANTS}
+    tables = {workload.model in TOKEN_MODELS: _TOKEN_VARIANTS, needs_weights(configuration, workload): _VARIANTS}
     return tables.get(True, _VARIANTS).get(configuration.engine, ())
 
 
@@ -161,7 +161,9 @@ def unsupported_reason(
     configuration: Configuration, workload: Workload, steps: int = 1, model: Model | None = None
 ) -> str:
     """Return the setting of this configuration that scripts do not support; "" if all are supported."""
-    optimizer, is_any = workload.optimizer, needs_weights(workload)
+    if configuration.engine == "torch":
+        return _unsupported_in_torch(configuration, workload, model)
+    optimizer, is_any = workload.optimizer, needs_weights(configuration, workload)
     templates = _ANY_NETWORK if is_any else _TEMPLATES
     if is_any:
         can_decay = optimizer.name == "adamw" or configuration.engine not in ("tf", "keras")
@@ -195,12 +197,26 @@ def unsupported_reason(
     return ""
 
 
+def _unsupported_in_torch(configuration: Configuration, workload: Workload, model: Model | None) -> str:
+    if workload.is_forward_pass:
+        return "the forward pass"
+    if workload.replicas > 1:
+        return f"{workload.replicas} replicas"
+    if model is None:
+        return f"the network {workload.model}"
+    try:
+        emit_training(Job(model, workload, configuration.device, "float32", configuration.variants), 1)
+    except EngineUnavailable as error:
+        return f"the network {workload.model}: {error.reason}"
+    return ""
+
+
 def make_command(configuration: Configuration, workload: Workload, folder: Path) -> tuple[Path, list[str]]:
     """Return the path for a configuration's script, and the command that runs it, without its arguments.
 
     Raise EngineUnavailable if the interpreter is not on this machine.
     """
-    script = folder / f"script{Path(_TEMPLATES[configuration.engine]).suffix}"
+    script = folder / f"script{extension(configuration)}"
     if script.suffix == ".py":
         return script, [sys.executable, str(script)]
     check(julia := find(), (*PACKAGES, *SCRIPT_PACKAGES))
@@ -212,7 +228,7 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
 
 def extension(configuration: Configuration) -> str:
     """Return the file extension of the configuration's script."""
-    return Path(_TEMPLATES[configuration.engine]).suffix
+    return ".jl" if configuration.engine == "flux" else ".py"
 
 
 def render(template: str, sections: Set[str], constants: Mapping[str, object], **code: str) -> str:

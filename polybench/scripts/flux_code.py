@@ -9,8 +9,8 @@ from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.padding import Sides
+from polybench.networks.source_text import comment, literal
 from polybench.scripts.network_code import Code
-from polybench.scripts.source_text import comment, literal
 
 _IMPORTS = """{name} in plain Flux, with the weights in the file beside this one. Needs the packages Flux and NPZ.
 

@@ -9,8 +9,8 @@ from typing import Any
 from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
+from polybench.networks.source_text import escape, literal
 from polybench.scripts.network_code import Code
-from polybench.scripts.source_text import escape, literal
 
 _IMPORTS = '''"""{name} in plain JAX, with the weights in the file beside this one."""
 

@@ -12,8 +12,8 @@ from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.padding import Sides
 from polybench.networks.sequence_layers import PROJECTIONS
+from polybench.networks.source_text import attributes, escape
 from polybench.scripts.network_code import Code
-from polybench.scripts.source_text import attributes, escape
 
 _IMPORTS = '''"""{name} in plain Keras, with the weights in the file beside this one."""
 

@@ -9,9 +9,9 @@ from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS
+from polybench.networks.source_text import comment, literal
 from polybench.scripts.flux_code import julia_pad, julia_pool
 from polybench.scripts.network_code import Code
-from polybench.scripts.source_text import comment, literal
 
 _IMPORTS = """{name} in plain Lux, with the weights in the file beside this one. Needs the packages Lux and NPZ.
 

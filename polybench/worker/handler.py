@@ -124,6 +124,7 @@ class Worker:
         self, job: Job, weights: str, epoch: EpochFile, warmup_steps: int, pipeline: PipelineFiles | None
     ) -> Prepared:
         engine, initial_weights = self.engine, read_tensors(weights)
+        engine.folder = Path(weights).parent
         build_seconds = _time_call(lambda: engine.build(job, initial_weights))
         self._epoch, self._job = epoch, job
         data_seconds = self._load_preloaded() if pipeline is None else self._open_pipeline(pipeline)

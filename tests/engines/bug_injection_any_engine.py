@@ -180,7 +180,7 @@ def _train_jax(engine: Any) -> None:
 
 TRAINING_MODE: dict[str, Callable[[Any], object]] = {
     "reference": _train_reference,
-    "torch": lambda engine: engine._network.module.train(),
+    "torch": lambda engine: engine._network.train(),
     "tf": _train_tf,
     "jax": _train_jax,
     "flux": lambda engine: engine._main.Flux.trainmode_b(engine._trainer.network.chain),

@@ -12,9 +12,12 @@ ENGINES = Path(__file__).parents[2] / "polybench" / "engines"
 def find_calls(patterns: Iterable[str], *beginnings: str) -> set[str]:
     """Find dotted names with these prefixes in the files of the patterns: `torch.cuda.synchronize`."""
     files = (file for pattern in patterns for file in ENGINES.glob(pattern))
-    return {
-        name for file in files for name in _dotted(ast.parse(file.read_text("utf-8"))) if name.startswith(beginnings)
-    }
+    return {name for file in files for name in find_calls_in(file.read_text("utf-8"), *beginnings)}
+
+
+def find_calls_in(text: str, *beginnings: str) -> set[str]:
+    """Find them in a program."""
+    return {name for name in _dotted(ast.parse(text)) if name.startswith(beginnings)}
 
 
 def _dotted(tree: ast.AST) -> Iterator[str]:

@@ -30,7 +30,7 @@ def channels_last(engine: Any) -> object:
     """Memory order of the first convolution's output."""
     torch = importlib.import_module("torch")
     orders = []
-    convolution = engine._network.named_modules["conv1"]
+    convolution = engine._network.conv1
     hook = convolution.register_forward_hook(
         lambda _module, _inputs, output: orders.append(
             (output.is_contiguous(), output.is_contiguous(memory_format=torch.channels_last))

@@ -14,9 +14,12 @@ import pytest
 
 from polybench import scripts
 from polybench.data import synthetic
+from polybench.engines.job import Job
+from polybench.engines.torch.emitter import emit
 from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.planning.study_file import read_network
+from polybench.schema.options import Workload
 from tests.commands import invoke, printed, printed_json, refused
 from tests.lazy import Lazy, needs
 
@@ -40,11 +43,10 @@ def program(folder: Path, body: str) -> Path:
 
 
 def plain_program(folder: Path, network: str) -> Path:
-    """Write the class of a plain program, without its training."""
-    kind = "tokens" if network in scripts.TOKEN_MODELS else "images"
-    text = scripts.render("train_torch.py", {"torch", network, kind}, {})
-    file = folder / "plain.py"
-    file.write_text(text.partition("start, folder = ")[0], "utf-8")
+    """Write the program of the torch engine."""
+    file, model = folder / "plain.py", find_model(network)
+    workload = Workload(network, "", model.batch_size, model.optimizer, "fp32", 1)
+    file.write_text(emit(Job(model, workload, "cpu", "float32")), "utf-8")
     return file
 
 
@@ -58,7 +60,7 @@ def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path
     assert document["proof"]["steps"] == (4 if model.vocabulary_size is None else 5)
     assert document["proof"]["omitted"] == []
     imported = read_network(net)
-    assert imported.weight_shapes() == model.weight_shapes()
+    assert [*imported.weight_shapes().values()] == [*model.weight_shapes().values()]
     assert imported.parameters() == model.parameters()
     assert [type(layer) for layer, _ in imported.activations()] == [type(layer) for layer, _ in model.activations()]
     with np.load(net.with_suffix(".npz")) as weights:

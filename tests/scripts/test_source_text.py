@@ -15,15 +15,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from polybench.engines.torch.network_code import _RESERVED
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dense, Flatten, Layer, Named, Residual, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
+from polybench.networks.source_text import attributes, comment, escape, literal
 from polybench.schema.options import Configuration, Workload
 from polybench.scripts import make_script
 from polybench.scripts.network_code import FRAMEWORKS, write_code
-from polybench.scripts.source_text import attributes, comment, escape, literal
-from polybench.scripts.torch_code import _RESERVED
 from tests.commands import printed
 from tests.configured_julia import configured_julia
 from tests.example_networks import BIASED, PATCHED, SEQUENCES, TEXT
@@ -98,18 +98,48 @@ def test_every_framework_is_checked_with_hostile_text() -> None:
 def test_hostile_text_adds_no_statement_to_a_python_program(framework: str, model: Model, text: str) -> None:
     found = ast.parse(program(hostile(model, text), framework))
     plain = ast.parse(program(model, framework))
-    assert [type(node) for node in ast.walk(found)] == [type(node) for node in ast.walk(plain)]
-    product = {"torch": "PyTorch", "keras": "Keras", "jax": "JAX"}[framework]
     docstring = ast.get_docstring(found, clean=False)
-    assert docstring == f"{text.partition('~')[0]} in plain {product}, with the weights in the file beside this one."
     if framework == "torch":
-        module = next(node for node in found.body if isinstance(node, ast.ClassDef))
-        assert ast.get_docstring(module, clean=False) == f"{text}."
+        assert docstring == f"{text.partition('~')[0]} in PyTorch."
+        check_torch_program(plain, found, text)
+        return
+    assert [type(node) for node in ast.walk(found)] == [type(node) for node in ast.walk(plain)]
+    product = {"keras": "Keras", "jax": "JAX"}[framework]
+    assert docstring == f"{text.partition('~')[0]} in plain {product}, with the weights in the file beside this one."
     if framework == "jax":
         constants = {node.value for node in ast.walk(found) if isinstance(node, ast.Constant)}
         weights = {name for name in hostile(model, text).weight_shapes() if name.endswith((".weight", ".bias"))}
         normalized = {name.rpartition(".")[0] for name in hostile(model, text).state_shapes()}
         assert {name for name in weights if name.rpartition(".")[0] not in normalized} <= constants
+
+
+def check_torch_program(plain: ast.Module, found: ast.Module, text: str) -> None:
+    """Check that names of layers add only attributes, and the function that gives their names to tensors."""
+    module = next(node for node in found.body if isinstance(node, ast.ClassDef) and node.name == "Network")
+    docstring = ast.get_docstring(module, clean=False) or ""
+    assert re.sub(r"\n\s+", " ", docstring) == f"{text[:1].upper()}{text[1:]}."
+    helpers = {
+        *("re.sub", "int", "zip", "canonical", "tensors.items", "tensor.chunk"),
+        *("name.replace", "name.split", "NAMES.get", "'.'.join"),
+    }
+    calls = [
+        {
+            re.sub(r"self\.\w+", "self.layer", ast.unparse(one.func))
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Call)
+        }
+        for tree in (plain, found)
+    ]
+    assert calls[1] <= calls[0] | helpers
+    modules = {ast.unparse(one) for one in ast.walk(plain) if isinstance(one, ast.Import | ast.ImportFrom)}
+    imported = {ast.unparse(one) for one in ast.walk(found) if isinstance(one, ast.Import | ast.ImportFrom)}
+    assert imported <= modules | {"import re"}
+    inserted = [
+        {ast.unparse(one.value) for one in ast.walk(tree) if isinstance(one, ast.FormattedValue)}
+        for tree in (plain, found)
+    ]
+    numbers = re.compile(r"part|match\[1\]|int\(match\[1\]\) \+ \d+")
+    assert [one for one in inserted[1] - inserted[0] if not numbers.fullmatch(one)] == []
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
@@ -168,6 +198,9 @@ def test_hostile_text_adds_no_statement_to_a_script(engine: str, text: str) -> N
         assert found.count("\n") == plain.count("\n")
         assert found.startswith("# Train `")
         return
+    if engine == "torch":
+        check_torch_program(ast.parse(plain), ast.parse(found), text)
+        return
     assert [type(node) for node in ast.walk(ast.parse(found))] == [type(node) for node in ast.walk(ast.parse(plain))]
     assert (ast.get_docstring(ast.parse(found), clean=False) or "").startswith(f"Train `{text.partition('~')[0]}` in")
 
@@ -180,8 +213,8 @@ def test_the_summary_of_a_network_file_is_the_docstring_of_its_program(tmp_path:
     net.write_text("\n".join(f"summary = '{text}'" if one.startswith("summary") else one for one in lines), "utf-8")
     printed("export", net, "--framework", "torch", "-o", tmp_path / "code.py")
     tree = ast.parse((tmp_path / "code.py").read_text("utf-8"))
-    [module] = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    assert ast.get_docstring(module) == f"{text}."
+    [module] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Network"]
+    assert ast.get_docstring(module) == f"{text[:1].upper()}{text[1:]}."
     assert "system" not in {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 

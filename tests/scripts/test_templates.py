@@ -18,7 +18,7 @@ from tests.example_networks import EVERYTHING, PATCHED, TEXT
     ("template", "engine"),
     [
         (f"train_{network}{framework}.py", engine)
-        for framework, engine in (("torch", "torch"), ("keras", "tf"), ("jax", "jax"))
+        for framework, engine in (("keras", "tf"), ("jax", "jax"))
         for network in ("", "any_")
     ],
 )
@@ -37,7 +37,6 @@ def test_on_a_gpu_all_steps_are_timed_between_two_synchronizations(template: str
 
     names: dict[str, Any] = {
         "time": SimpleNamespace(perf_counter=record("clock", 0.0)),
-        "torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=record("synchronize"))),
         "tf": SimpleNamespace(test=SimpleNamespace(experimental=SimpleNamespace(sync_devices=record("synchronize")))),
         "jax": SimpleNamespace(block_until_ready=record("synchronize")),
         "train_step": record("step", ("state", "loss")),

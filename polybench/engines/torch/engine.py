@@ -1,41 +1,31 @@
-"""Idiomatic PyTorch: an eager `nn.Sequential`, NCHW, with a `torch.optim` optimizer."""
+"""PyTorch: runs the program of its emitter."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from msgspec.structs import replace
+from torch.nn.utils import clip_grad_norm_
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import COLD_START, EngineInfo, Job, Rank
-from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault, scheduled_steps
+from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault
 from polybench.engines.shared.frameworks import explain_eager
+from polybench.engines.shared.program import import_program
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.engines.torch.device import find_device, set_fused_attention, set_tf32
-from polybench.engines.torch.layers import build_network
+from polybench.engines.torch.emitter import emit
 from polybench.engines.torch.operations import layer_operations, step_operations
 from polybench.engines.torch.pipeline import open_batches
 from polybench.engines.torch.replicas import Replicas
-from polybench.engines.torch.training import (
-    GraphedStep,
-    check_cudagraph_support,
-    compiled_graphs,
-    make_forward_pass,
-    make_loss_function,
-    make_optimizer,
-    make_training_step,
-    make_update,
-    restore,
-    set_learning_rate,
-    training_state,
-)
+from polybench.engines.torch.training import check_cudagraph_support, compiled_graphs, restore, training_state
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
@@ -76,45 +66,36 @@ class TorchEngine(Engine):
         set_tf32(job.workload.precision == "tf32")
         set_fused_attention("math_attention" not in job.variants)
 
-        self._network = build_network(job.model.layers, job.model.input_shape, fixed_masks=job.dropout == "given")
-        model = self._network.module
-        model.to(self._device, self._dtype, memory_format=self._memory_format)
-        self._parameters = self._network.tensors(job.model.weight_shapes())
-        self._state = self._network.tensors(job.model.state_shapes())
-        self.set_initial_weights(weights)
-        self._optimizer = make_optimizer(job.workload.optimizer, model.parameters(), foreach="foreach" in job.variants)
-        self._autocast = autocast = job.workload.precision == "bf16" and job.dtype == "float32"
+        self._replicas.join_group(self._device)
         self.is_forward_pass = job.workload.is_forward_pass
-        wrapped = self._replicas.wrap(model, self._device)
-        self._compute_loss = (
-            make_forward_pass(wrapped, self._device.type, autocast=autocast)
-            if self.is_forward_pass
-            else make_loss_function(wrapped, job.model, self._device.type, autocast=autocast)
-        )
-        if "compile" in job.variants:
-            # In float64, compiled code may read a max-pool's gradient before it is written, as zero:
-            # https://github.com/pytorch/pytorch/issues/185509, torch 2.13. This happens only if the compiler
-            # chooses the memory layout of convolutions. Timed steps use float32, which is not affected.
-            options = {"layout_optimization": False} if job.dtype == "float64" else None
-            self._compute_loss = torch.compile(self._compute_loss, dynamic=False, options=options)
-        self._update = make_update(job.workload.optimizer, self._optimizer)
-        self._train_step = (
-            torch.inference_mode()(self._compute_loss)
-            if self.is_forward_pass
-            else make_training_step(self._compute_loss, self._update, self._optimizer)
-        )
+        self._program = import_program(emit(replace(job, device=str(self._device))), self.folder)
+        self.set_initial_weights(weights)
+        self._state = self._program.setup(self._initial)
+        self._tensors = self._canonical(self._network.state_dict())
+        self._train_step = self._program.forward_pass if self.is_forward_pass else self._program.train_step
         self.reset()
+
+    @property
+    def _network(self) -> Any:
+        """The program's network, without its wrapper for several processes."""
+        return self._replicas.network(self._state.model)
+
+    @property
+    def _optimizer(self) -> Any:
+        return self._state.optimizer
+
+    def _canonical(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Name tensors of the network's state dictionary as polybench does, without those that it does not know."""
+        named = getattr(self._program, "canonical", dict)(tensors)
+        return {name: named[name] for name in self._job.model.tensor_shapes() if name in named}
 
     def load(self, images: Array, labels: Array) -> None:
         prefault(images)
         with warnings.catch_warnings():
             # The memory-mapped file is read-only and used in place: nothing writes to a batch.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            self._batches = [
-                # On the CPU, in float32 and NCHW, this does not copy.
-                (self._to_device(torch.from_numpy(x)), torch.from_numpy(y).to(self._device))
-                for x, y in zip(images, labels, strict=True)
-            ]
+            # On the CPU, in float32 and NCHW, this does not copy.
+            self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
         self._capture_cudagraph()
 
     def open_pipeline(self, source: PipelineInput) -> None:
@@ -125,47 +106,41 @@ class TorchEngine(Engine):
     def _capture_cudagraph(self) -> None:
         """Capture the CUDA graph, which needs a batch, and undo the training that the capture did."""
         if self._uses_cudagraph:
-            self._train_step = GraphedStep(self._compute_loss, self._update, self._optimizer, self._batches[0])
+            self._train_step(self._state, self._batches[0])
             self.reset()
 
     def reset(self) -> None:
-        with torch.no_grad():
-            for name, tensor in (self._parameters | self._state).items():
-                tensor.copy_(self._initial[name])
-        # PyTorch's dropout draws the same masks after every reset.
-        torch.manual_seed(self._job.seed + self._replicas.rank.number)
-        self._optimizer.zero_grad()
-        # Zero state is equivalent to missing state. A CUDA graph needs it zeroed in place.
-        for state in self._optimizer.state.values():
-            for value in state.values():
-                if torch.is_tensor(value):
-                    value.zero_()
+        self._program.reset(self._state, self._initial)
+        if self._replicas.is_distributed:  # each rank draws masks of its own
+            torch.manual_seed(self._job.seed + self._replicas.rank.number)
 
     def set_initial_weights(self, weights: Weights) -> None:
-        self._initial = {
-            name: torch.from_numpy(value).to(self._device) for name, value in as_dtype(weights, self._job.dtype).items()
-        }
+        self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
-        return training_state(self._parameters | self._state, self._optimizer, self._device)
+        return training_state(self._tensors, self._optimizer, self._device)
 
     def restore_training_state(self, state: Weights) -> None:
-        tensors, rank = self._parameters | self._state, self._replicas.rank.number
-        restore(state, tensors, self._optimizer, self._device, rank=rank)
+        restore(state, self._tensors, self._optimizer, self._device, rank=self._replicas.rank.number)
 
     def run_steps(self, first: int, n: int) -> float:
-        batches, train_step = self._batches, self._train_step
-        set_rate = partial(set_learning_rate, self._optimizer)
-        steps = scheduled_steps(self._job.workload.optimizer, first, n, set_rate)
+        state, train_step = self._state, self._train_step
+        if hasattr(state, "step"):  # the program has a schedule
+            state.step = first
+        batches = map(self._batch, range(first, first + n))
         self._synchronize()
         start = perf_counter()
-        for step in self._with_masks(steps):
-            images, labels = batches[step % len(batches)]
-            loss = train_step(images, labels)
+        for batch in batches:
+            loss = train_step(state, batch)
         self._synchronize()
         seconds = perf_counter() - start
         self._loss = loss.detach()
         return seconds
+
+    def _batch(self, step: int) -> tuple[Any, ...]:
+        """Return a step's batch, with the masks of dropout if the job gives them."""
+        batch = self._batches[step % len(self._batches)]
+        return (*batch, self._masks(step)) if self._job.dropout == "given" else batch
 
     def inactive_variant(self) -> str:
         if "compile" not in self._job.variants or compiled_graphs():
@@ -173,7 +148,7 @@ class TorchEngine(Engine):
         return explain_eager("torch.compile ran the step eagerly", "TORCHDYNAMO_", "TORCH_COMPILE_")
 
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:
-        with self._replicas.no_sync():
+        with self._state.model.no_sync():
             return self.run_steps(first, n)
 
     def loss(self) -> float:
@@ -183,7 +158,7 @@ class TorchEngine(Engine):
         return _to_canonical(self._loss.float() if self._loss.dtype == torch.bfloat16 else self._loss)
 
     def logits(self, images: Array) -> Array:
-        model = self._network.module.eval()
+        model = self._network.eval()
         with torch.inference_mode():
             # A copy, since PyTorch warns about read-only arrays such as the memory-mapped file.
             logits = model(self._to_device(torch.tensor(images)))
@@ -191,16 +166,20 @@ class TorchEngine(Engine):
         return _to_canonical(logits)
 
     def snapshot(self, step: int) -> Snapshot:
-        (step,) = self._with_masks([step])
-        state = {name: _to_canonical(tensor) for name, tensor in self._state.items()}
-        loss = self._compute_loss(*self._batches[step % len(self._batches)])
-        gradients = self._network.gradients(self._parameters, partial(self._replicas.gradients, loss))
-        for name, value in state.items():  # the forward pass has changed it
-            self._state[name].copy_(torch.from_numpy(value))
+        images, labels, *masks = self._batch(step)
+        if masks:
+            self._program.set_masks(self._state, *masks)
+        before = {name: _to_canonical(tensor) for name, tensor in self._tensors.items()}
+        loss = self._program.compute_loss(self._state.model, images, labels)
+        trained = {name: weight for name, weight in self._network.named_parameters() if weight.requires_grad}
+        computed = self._replicas.gradients(loss, list(trained.values()))
+        gradients = self._canonical(dict(zip(trained, computed, strict=True)))
+        for name in self._job.model.state_shapes():  # the forward pass has changed it
+            self._tensors[name].copy_(torch.from_numpy(before[name]))
         return Snapshot(
             self._replicas.mean(loss.detach()).item(),
             {name: _to_canonical(gradient) for name, gradient in gradients.items()},
-            {name: _to_canonical(parameter) for name, parameter in self._parameters.items()} | state,
+            before,
         )
 
     def batch(self, step: int) -> tuple[Array, Array]:
@@ -235,13 +214,13 @@ class TorchEngine(Engine):
             dy_tensor,
             self._memory_format,
             is_forward_pass=self.is_forward_pass,
-            autocast=self._autocast,
+            autocast=self._job.workload.precision == "bf16",
         )
         return make_timed_operations(calls, self._synchronize)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
         images, labels = self._batches[0]
-        logits, smoothing = self._network.module(images), self._job.model.label_smoothing
+        logits, smoothing = self._network(images), self._job.model.label_smoothing
         calls = step_operations(logits, labels, self._optimizer, self._update, smoothing)
         return make_timed_operations(calls, self._synchronize)
 
@@ -256,17 +235,21 @@ class TorchEngine(Engine):
         self._batches = []  # stops the pipeline's worker processes
         self._replicas.leave_group()
 
-    def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
-        """Yield the same steps; if the job fixes the dropout masks, set each step's masks first."""
-        return map(self._set_masks, steps) if self._job.dropout == "given" else steps
+    def _update(self) -> None:
+        """Clip the gradients, if the program does so, and update the weights."""
+        if limit := self._job.workload.optimizer.gradient_clip:
+            clip_grad_norm_(self._network.parameters(), limit)
+        self._optimizer.step()
 
-    def _set_masks(self, step: int) -> int:
+    def _masks(self, step: int) -> dict[str, Any]:
+        """Return this rank's masks of a step."""
         rank = self._replicas.rank
         batch_size = rank.count * len(self._batches[step % len(self._batches)][1])
-        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
-            shard = torch.from_numpy(mask[rank.shard(batch_size)])
-            self._network.named_modules[name].mask = shard.to(self._device, self._dtype)
-        return step
+        masks = dropout_masks(self._job.model, batch_size, self._job.seed, step)
+        return {
+            name: torch.from_numpy(mask[rank.shard(batch_size)]).to(self._device, self._dtype)
+            for name, mask in masks.items()
+        }
 
     def _to_device(self, batch: Any) -> Any:
         """Move a batch to the device: images in the job's dtype and memory format, features in its dtype."""

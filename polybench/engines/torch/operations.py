@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - PyTorch's conventional name
 
 from polybench.engines.base import Weights
+from polybench.engines.shared.program import import_program
 from polybench.engines.shared.timed_operations import OperationCall
-from polybench.engines.torch.layers import build_network
-from polybench.networks.layers import Operation
+from polybench.engines.torch.emitter import emit_layer
+from polybench.networks.layers import Layer, Operation, Shape, state_shapes, weight_shapes
 from polybench.networks.timed_layers import TimedLayer
 
 
@@ -32,12 +33,10 @@ def layer_operations(
     that is not timed. With `autocast`, layers get bf16 from the layer before them, and the first one float32.
     """
     in_step = torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=autocast)
-    network = build_network(timed_layer.layers, timed_layer.input_shape, fixed_masks=False)
-    module = network.module
-    module.to(dy.device, dy.dtype, memory_format=memory_format)  # x may be tokens
-    with torch.no_grad():
-        for name, tensor in network.tensors(timed_layer.tensor_shapes()).items():
-            tensor.copy_(torch.from_numpy(weights[name]))
+    module, alone = (
+        _module(layers, timed_layer.input_shape, weights).to(dy.device, dy.dtype, memory_format=memory_format)
+        for layers in (timed_layer.layers, timed_layer.layers[:1])
+    )  # x may be tokens
     if autocast and timed_layer.needs_input_gradient:
         x = x.bfloat16()
     overhead = _empty_autocast(x.device.type) if autocast else None
@@ -46,17 +45,27 @@ def layer_operations(
         return {"forward": OperationCall(torch.inference_mode()(in_step(lambda: module(x))), overhead)}
     x.requires_grad_(timed_layer.needs_input_gradient)
     calls: dict[Operation, OperationCall] = {"forward": OperationCall(in_step(lambda: module(x)), overhead)}
-    z = in_step(module[0])(x)
+    z = in_step(alone)(x)
     dz = dy = dy.to(z.dtype)
     if timed_layer.has_relu:
         # A separate ReLU, not in place: its gradient is the same kernel.
         relu_input = z.detach().requires_grad_()
         calls["relu gradient"] = _gradient(F.relu(relu_input), [relu_input], dy)
         (dz,) = calls["relu gradient"].run()
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    trained = [parameter for parameter in alone.parameters() if parameter.requires_grad]
     for operation, wrt_input, wrt_weights in timed_layer.gradients():
         calls[operation] = _gradient(z, [x] * wrt_input + trained * wrt_weights, dz)
     return calls
+
+
+def _module(layers: Sequence[Layer], shape: Shape, weights: Weights) -> Any:
+    """Make the network of these layers alone, with these weights."""
+    program = import_program(emit_layer(layers, shape), None)
+    module = program.Network()
+    tensors = getattr(program, "canonical", dict)(module.state_dict())
+    for name in weight_shapes(layers) | state_shapes(layers):
+        tensors[name].copy_(torch.from_numpy(weights[name]))
+    return module
 
 
 def step_operations(

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
 
 from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.engines.shared.frameworks import reject_batch_norm, reject_variants
@@ -27,7 +26,6 @@ class Replicas:
 
     def __init__(self, rank: Rank = SINGLE_RANK) -> None:
         self.rank = rank
-        self._wrapped: Any = None
 
     @property
     def is_distributed(self) -> bool:
@@ -51,26 +49,23 @@ class Replicas:
         """Return this rank's share of the job's threads."""
         return max(1, job.workload.threads // self.rank.count)
 
-    def wrap(self, model: Any, device: Any) -> Any:
-        """Return the model, wrapped so that its backward pass averages gradients over all ranks."""
-        if not self.is_distributed:
-            return model
+    def join_group(self, device: Any) -> None:
+        """Join the process group, in which the program's DistributedDataParallel averages gradients."""
+        if not self.is_distributed or distributed.is_initialized():
+            return
 
-        if not distributed.is_initialized():
-            # By default, gloo listens on the address of the hostname, which other machines may reach.
-            os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = "lo"
-            distributed.init_process_group(
-                "nccl" if device.type == "cuda" else "gloo",
-                init_method=f"file://{self.rank.rendezvous_file}",
-                rank=self.rank.number,
-                world_size=self.rank.count,
-            )
-        self._wrapped = DistributedDataParallel(model)
-        return self._wrapped
+        # By default, gloo listens on the address of the hostname, which other machines may reach.
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            init_method=f"file://{self.rank.rendezvous_file}",
+            rank=self.rank.number,
+            world_size=self.rank.count,
+        )
 
-    def no_sync(self) -> Any:
-        """Return a context manager that disables the gradient exchange."""
-        return self._wrapped.no_sync()
+    def network(self, model: Any) -> Any:
+        """Return the network inside of a model of the program."""
+        return model.module if self.is_distributed else model
 
     def mean(self, value: Any) -> Any:
         """Average a value over all ranks; every rank must call it."""

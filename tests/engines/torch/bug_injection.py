@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from typing import Any, ClassVar
 from unittest.mock import patch
 
 import torch
 from torch import distributed
-from torch.nn import functional
+from torch.nn import functional, parallel
 
 from polybench.engines.base import Array, Snapshot, Weights
-from polybench.engines.job import Job, Rank
-from polybench.engines.torch import engine, layers
+from polybench.engines.job import Job
+from polybench.engines.torch import engine
 from polybench.engines.torch.engine import TorchEngine
-from polybench.engines.torch.replicas import Replicas
-from polybench.networks.layers import Dense, walk
-from polybench.networks.optimizers import Optimizer
 
 
 class DecoupledDecay(TorchEngine):
@@ -44,7 +41,7 @@ class _OtherFunction(TorchEngine):
 
 
 correct_attention, correct_norm = functional.scaled_dot_product_attention, functional.layer_norm
-correct_gelu, correct_optimizer = functional.gelu, engine.make_optimizer
+correct_gelu, correct_emit = functional.gelu, engine.emit
 
 
 class _OtherAttention(_OtherFunction):
@@ -100,26 +97,32 @@ class OtherGELU(_OtherFunction):
         return correct_gelu(x, approximate="none" if approximate == "tanh" else "tanh")
 
 
-class UnaddedGradients(TorchEngine):
-    """The tied layer has no gradient of its weight."""
+class _OtherProgram(TorchEngine):
+    """Changes the text of the program."""
+
+    pattern: ClassVar[str]
+    replacement: ClassVar[str]
 
     def build(self, job: Job, weights: Weights) -> None:
-        super().build(job, weights)
-        for layer in walk(job.model.layers):
-            if isinstance(layer, Dense) and layer.tied:
-                tied = self._network.named_modules[layer.name]
-                tied.forward = lambda x, tied=tied: functional.linear(x, tied.weight.detach(), tied.bias)
+        with patch.object(engine, "emit", self._emit):
+            super().build(job, weights)
+
+    def _emit(self, job: Job) -> str:
+        text, found = re.subn(self.pattern, self.replacement, correct_emit(job))
+        assert found, self.pattern
+        return text
 
 
-class FrozenClassToken(_OtherFunction):
+class UnaddedGradients(_OtherProgram):
+    """The tied layer has no gradient of its weight."""
+
+    pattern, replacement = r"(F\.linear\(.*, self\.\w+\.weight)", r"\1.detach()"
+
+
+class FrozenClassToken(_OtherProgram):
     """The class token has no gradient."""
 
-    module, name = layers, "ClassToken"
-
-    class wrong(layers.ClassToken):  # noqa: N801
-        def forward(self, x: Any) -> Any:
-            token = self.token.detach() + 0 * self.token
-            return torch.cat([token.expand(len(x), 1, -1), x], dim=1)
+    pattern, replacement = r"\[(self\.\w+)\.expand", r"[(\1.detach() + 0 * \1).expand"
 
 
 class CoupledDecay(_OtherFunction):
@@ -129,50 +132,47 @@ class CoupledDecay(_OtherFunction):
     wrong = torch.optim.Adam
 
 
-class DecayOnBiases(_OtherFunction):
+class DecayOnBiases(_OtherProgram):
     """AdamW decays all tensors."""
 
-    module, name = engine, "make_optimizer"
-
-    @staticmethod
-    def wrong(optimizer: Optimizer, parameters: Iterable[Any], *, foreach: bool) -> Any:
-        made = correct_optimizer(optimizer, parameters, foreach=foreach)
-        for group in made.param_groups:
-            group["weight_decay"] = optimizer.weight_decay
-        return made
+    pattern, replacement = r'(?s)("weight_decay": )(\S+)(}.*"weight_decay": )0\.0', r"\1\2\g<3>\2"
 
 
 class SummedGradients(TorchEngine):
     """Gradients are summed instead of averaged."""
 
-    def join_process_group(self, rank: Rank) -> None:
-        self._replicas = _Summing(rank)
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(parallel, "DistributedDataParallel", _Summing):
+            super().build(job, weights)
 
 
-class _Summing(Replicas):
-    def wrap(self, model: Any, device: Any) -> Any:
-        wrapped = super().wrap(model, device)
+class _Summing(parallel.DistributedDataParallel):  # type: ignore[misc]
+    def __init__(self, network: Any) -> None:
+        super().__init__(network)
 
         def sum_gradients(_: object, bucket: Any) -> Any:
             work = distributed.all_reduce(bucket.buffer(), async_op=True)
             return work.get_future().then(lambda done: done.value()[0])
 
         sum_gradients.__annotations__.clear()  # PyTorch checks them, and rejects strings
-        wrapped.register_comm_hook(None, sum_gradients)
-        return wrapped
+        self.register_comm_hook(None, sum_gradients)
 
 
 class NoSync(TorchEngine):
     """Each replica trains with its own gradients."""
 
-    def join_process_group(self, rank: Rank) -> None:
-        self._replicas = _Unwrapped(rank)
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(parallel, "DistributedDataParallel", _Unconnected):
+            super().build(job, weights)
 
 
-class _Unwrapped(Replicas):
-    def wrap(self, model: Any, device: Any) -> Any:
-        super().wrap(model, device)
-        return model
+class _Unconnected(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Any) -> Any:
+        return self.module(x)
 
 
 class SameShard(TorchEngine):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from polybench.engines.base import Array, Weights
 from polybench.engines.job import Job
 from polybench.engines.torch import engine
+from polybench.engines.torch.emitter import emit
 from polybench.engines.torch.engine import TorchEngine
 from polybench.schema.resources import Allocations
 from tests.engines.engine_fixtures import Check
@@ -48,7 +49,7 @@ class SynchronizedSteps(TorchEngine):
     def build(self, job: Job, weights: Weights) -> None:
         super().build(job, weights)
         step = self._train_step
-        self._train_step = lambda *batch: (step(*batch), self._synchronize())[0]
+        self._train_step = lambda *arguments: (step(*arguments), self._synchronize())[0]
 
 
 @_order
@@ -59,7 +60,7 @@ class ClockBeforeSynchronization(TorchEngine):
         self._synchronize()
         start = engine.perf_counter()
         for step in range(first, first + n):
-            self._loss = self._train_step(*self._batches[step % len(self._batches)]).detach()
+            self._loss = self._train_step(self._state, self._batch(step)).detach()
         seconds = engine.perf_counter() - start
         self._synchronize()
         return seconds
@@ -72,7 +73,7 @@ class LossOnHost(TorchEngine):
     def build(self, job: Job, weights: Weights) -> None:
         super().build(job, weights)
         step = self._train_step
-        self._train_step = lambda *batch: torch.tensor(step(*batch).item())
+        self._train_step = lambda *arguments: torch.tensor(step(*arguments).item())
 
 
 @_tensors
@@ -82,7 +83,7 @@ class BatchesOnHost(TorchEngine):
     def build(self, job: Job, weights: Weights) -> None:
         super().build(job, weights)
         step = self._train_step
-        self._train_step = lambda *batch: step(*(tensor.to(self._device) for tensor in batch))
+        self._train_step = lambda state, batch: step(state, tuple(tensor.to(self._device) for tensor in batch))
 
     def load(self, images: Array, labels: Array) -> None:
         super().load(images, labels)
@@ -107,34 +108,38 @@ class TF32Convolutions(TorchEngine):
         torch.backends.cudnn.allow_tf32 = True
 
 
+class _OtherProgram(TorchEngine):
+    """Changes the text of the program."""
+
+    changed: ClassVar[tuple[str, str]]
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(engine, "emit", lambda job: emit(job).replace(*self.changed)):
+            super().build(job, weights)
+
+
 @_tensors
-class NoAutocast(TorchEngine):
+class NoAutocast(_OtherProgram):
     """Computes in float32 if bf16 is requested."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        correct = engine.make_loss_function
-        without = lambda *arguments, autocast: correct(*arguments, autocast=False)  # noqa: E731
-        with patch.object(engine, "make_loss_function", without):
-            super().build(job, weights)
+    changed = ("dtype=torch.bfloat16)", "dtype=torch.bfloat16, enabled=False)")
 
 
 @_tensors
-class AutocastOfCPU(TorchEngine):
+class AutocastOfCPU(_OtherProgram):
     """Turns autocast on for the CPU only."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        correct = engine.make_loss_function
-        for_cpu = lambda module, model, device, autocast: correct(module, model, "cpu", autocast=autocast)  # noqa: E731
-        with patch.object(engine, "make_loss_function", for_cpu):
-            super().build(job, weights)
+    changed = ('torch.autocast("cuda"', 'torch.autocast("cpu"')
 
 
 @_tensors
-class NoChannelsLast(TorchEngine):
+class NoChannelsLast(_OtherProgram):
     """Moves batches to the device in the memory format of the file."""
 
-    def _to_device(self, batch: Any) -> Any:
-        return batch.to(self._device, self._dtype)
+    changed = (
+        "images = torch.from_numpy(images).to(DEVICE, DTYPE, memory_format=torch.channels_last)",
+        "images = torch.from_numpy(images).to(DEVICE, DTYPE)",
+    )
 
 
 @_tensors
@@ -173,9 +178,7 @@ class WarmUpOnDefaultStream(TorchEngine):
 
 
 @_graph
-class NoWarmUp(TorchEngine):
+class NoWarmUp(_OtherProgram):
     """Captures a CUDA graph without warm-up, so it contains one-time work."""
 
-    def load(self, images: Array, labels: Array) -> None:
-        with patch("polybench.engines.torch.training.WARMUP_STEPS", 0):
-            super().load(images, labels)
+    changed = ("range(3)", "range(0)")

@@ -80,13 +80,16 @@ def _redirect_to_meta(devices: set[Any]) -> Any:
     from torch.overrides import TorchFunctionMode
 
     def redirect(value: Any) -> Any:
-        if isinstance(value, torch.device) and value.type == "cuda":
-            devices.add(value)
+        device = torch.device(value) if isinstance(value, str) and value.startswith("cuda") else value
+        if isinstance(device, torch.device) and device.type == "cuda":
+            devices.add(device)
             return torch.device("meta")
         return value
 
     class MetaMode(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.device:
+                return function(*args, **(kwargs or {}))
             redirected = {name: redirect(value) for name, value in (kwargs or {}).items()}
             if function is torch.Tensor.cpu and args[0].device.type == "meta":
                 return torch.zeros(args[0].shape, dtype=args[0].dtype)

@@ -124,12 +124,8 @@ class LabelsOnCPU(StandInEngine):
 class MasksOnCPU(StandInEngine):
     """Leaves the masks of dropout on the CPU."""
 
-    def _set_masks(self, step: int) -> int:
-        super()._set_masks(step)
-        for module in self._network.named_modules.values():
-            if getattr(module, "mask", None) is not None:
-                module.mask = module.mask.cpu()
-        return step
+    def _masks(self, step: int) -> dict[str, Any]:
+        return {name: mask.cpu() for name, mask in super()._masks(step).items()}
 
 
 class LateSnapshot(StandInEngine):

@@ -8,12 +8,17 @@ from unittest.mock import call, patch
 
 import pytest
 
-from tests.engines.device_calls import find_calls
+from polybench.engines.job import Job
+from polybench.engines.torch.emitter import emit
+from polybench.networks.lenet import LENET
+from polybench.schema.options import Workload
+from tests.engines.device_calls import find_calls, find_calls_in
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.torch.fake_cuda import PEAK, fake_cuda
 
-NAMES = find_calls(("torch/*.py", "shared/pytorch.py"), "torch.cuda.")
 DEVICE = "cuda:1"
+PROGRAM = emit(Job(LENET, Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 2), DEVICE, "float32", ("cudagraph",)))
+NAMES = find_calls(("torch/*.py", "shared/pytorch.py"), "torch.cuda.") | find_calls_in(PROGRAM, "torch.cuda.")
 
 
 def train(fixture: EngineFixture) -> None:
@@ -49,7 +54,7 @@ def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: Engin
         fixture.build(DEVICE)
         engine: Any = fixture.engine
         step = engine._train_step
-        engine._train_step = lambda *batch: (cuda.order.append("step"), step(*batch))[1]
+        engine._train_step = lambda *arguments: (cuda.order.append("step"), step(*arguments))[1]
         del cuda.order[:]
         with patch.object(torch_engine, "perf_counter", lambda: cuda.order.append("clock") or 0.0):
             engine.run_steps(0, 3)
@@ -75,7 +80,7 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
                 engine.run_steps(0, 2)
             assert autocast.call_args_list == 2 * [call("cuda", dtype=torch.bfloat16)] * (precision == "bf16")
             images, labels = engine._batches[0]
-            parameters = list(engine._network.module.parameters())
+            parameters = list(engine._network.parameters())
             buffers = [state["momentum_buffer"] for state in engine._optimizer.state.values()]
             gradients = [parameter.grad for parameter in parameters]
             tensors = [images, labels, engine._loss, *parameters, *buffers, *gradients]
@@ -94,17 +99,18 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
 
 @in_process_of("torch")
 def test_a_graph_is_captured_after_a_warm_up_on_its_own_stream(fixture: EngineFixture) -> None:
-    from polybench.engines.torch import engine as torch_engine
-    from polybench.engines.torch.training import WARMUP_STEPS
+    import torch
 
-    make_update = torch_engine.make_update
+    from polybench.engines.torch.emitter import WARMUP_STEPS
+
+    update = torch.optim.SGD.step
     with fake_cuda() as cuda:
 
         def recorded(*arguments: Any) -> Any:
-            update = make_update(*arguments)
-            return lambda: (cuda.order.append("update"), update())[1]
+            cuda.order.append("update")
+            return update(*arguments)
 
-        with patch.object(torch_engine, "make_update", recorded):
+        with patch.object(torch.optim.SGD, "step", recorded):
             fixture.build(DEVICE, variants=("cudagraph",))
     order = [name for name in cuda.order if name in ("stream", "update", "graph")]
     assert order == ["stream", *["update"] * WARMUP_STEPS, "graph", "update"]

@@ -13,10 +13,11 @@ import pytest
 from polybench.engines.base import Array, Engine, Weights
 from polybench.engines.job import Job, Rank
 from polybench.engines.reference.engine import ReferenceEngine
+from polybench.engines.shared.program import import_program
+from polybench.engines.torch.emitter import emit_layer
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
-from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.comparison import vary_constants
@@ -57,35 +58,21 @@ def test_channels_last_batches_are_converted_when_loaded(fixture: EngineFixture)
 def test_in_place_operations_do_not_change_results(fixture: EngineFixture) -> None:
     import torch
 
-    from polybench.engines.torch.layers import build_network
-
     block = Residual((ReLU(), Conv("second", 3, 3, 1), BatchNorm("norm", 3), ReLU(), ReLU()))
     head = ReLU(), Dropout("dropout", 0.5), ReLU(), Flatten()
     layers = (ReLU(), Residual(()), Conv("first", 3, 3, 1), block, *head)
-    model = msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 8, 8), classes=192)
-    network = build_network(model.layers, model.input_shape, fixed_masks=False)
-    network.named_modules["dropout"].p = 0.0
-    first, second, norm = (network.named_modules[name] for name in ("first", "second", "norm"))
+    network = import_program(emit_layer(layers, (3, 8, 8)), None).Network()
+    network.dropout.p = 0.0
     images = torch.randn(2, 3, 8, 8)
     original = images.clone()
-    outputs = network.module(images)
+    outputs = network(images)
     assert torch.equal(images, original)
-    x = first(2 * images.relu())
-    expected = (x + norm(second(x.relu())).relu()).relu().flatten(1)
+    x = network.first(2 * images.relu())
+    expected = (x + network.norm(network.second(x.relu())).relu()).relu().flatten(1)
     assert torch.equal(outputs, expected)
-    weights = [first.weight, second.weight, norm.weight]
+    weights = [network.first.weight, network.second.weight, network.norm.weight]
     gradients = (torch.autograd.grad(result.sum(), weights) for result in (outputs, expected))
     assert all(map(torch.equal, *gradients))
-
-
-@in_process_of("torch")
-def test_a_relu_overwrites_the_output_of_a_norm_or_block_only(fixture: EngineFixture) -> None:
-    from polybench.engines.torch.layers import build_network
-
-    layers = (ReLU(), Conv("conv", 3, 3, 1), ReLU(), BatchNorm("norm", 3), ReLU(), Residual(()), ReLU(), ReLU())
-    network = build_network(layers, (3, 8, 8), fixed_masks=False)
-    in_place = [module.inplace for module in network.module if hasattr(module, "inplace")]
-    assert in_place == [False, False, True, True, False]
 
 
 @in_process_of("torch")

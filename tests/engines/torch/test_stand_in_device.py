@@ -45,7 +45,7 @@ def test_networks_pass_the_parity_check_on_a_second_device(fixture: EngineFixtur
     engine = StandInEngine()
     engine.build(small_datasets.job(), fixture.weights)
     engine.load(fixture.images, fixture.labels)
-    tensors = [*engine._parameters.values(), *engine._batches[0], *engine._initial.values()]
+    tensors = [*engine._tensors.values(), *engine._batches[0]]
     assert {tensor.device.type for tensor in tensors} == {NAME}
 
 

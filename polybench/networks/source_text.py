@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 
 def escape(text: str) -> str:
@@ -45,3 +45,18 @@ def attributes(names: Iterable[str], is_reserved: Callable[[str], bool] = lambda
 def _printable(char: str) -> str:
     """Return the character, or the escape of one that would end a line or be invisible."""
     return char if char.isprintable() else f"\\u{ord(char):04x}" if ord(char) < 1 << 16 else f"\\U{ord(char):08x}"
+
+
+def wrapped(start: str, arguments: Sequence[str], end: str = ")", *, width: int = 88) -> list[str]:
+    """Return the lines of a call in Python, as ruff and Black break them; `start` has the indentation.
+
+    In one line if it fits, otherwise the arguments in a line of their own, otherwise one argument a line.
+    """
+    line = f"{start}{', '.join(arguments)}{end}"
+    indent = line[: len(line) - len(line.lstrip())]
+    if len(line) <= width or not arguments:
+        return [line]
+    inner = f"{indent}    {', '.join(arguments)}"
+    if len(inner) <= width:
+        return [start, inner, f"{indent}{end}"]
+    return [start, *(f"{indent}    {argument}," for argument in arguments), f"{indent}{end}"]

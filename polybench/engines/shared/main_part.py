@@ -1,0 +1,97 @@
+"""Main parts of a program whose functions an emitter has written: a whole training, or a network with its weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from polybench.engines.job import Job
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
+
+
+class MainPart(NamedTuple):
+    """Lines at the end of a program, after those that set up the framework, and the modules that they need.
+
+    Attributes:
+        standard: `import` lines of the standard library.
+        libraries: those of other packages.
+        text: the code.
+    """
+
+    standard: Sequence[str]
+    libraries: Sequence[str]
+    text: str
+
+
+NETWORK = MainPart(
+    ("from pathlib import Path",),
+    ("import numpy as np",),
+    """with np.load(Path(__file__).with_suffix(".npz")) as file:
+    network = setup({name: file[name] for name in file}).model""",
+)
+"""Makes `network`, with the weights beside the program."""
+
+
+def training(job: Job, steps: int, settings: Sequence[str], synchronize: str) -> MainPart:
+    """Return the training that polybench times: `steps` steps after the untimed ones.
+
+    `settings` are lines that set up the framework. With `synchronize`, a call, all steps are timed together.
+    """
+    has_images = len(job.model.input_shape) == 3
+    standard = ("import json", "import sys", "import time", "from pathlib import Path")
+    text = "\n".join([
+        f"UNTIMED_STEPS, STEPS = {WARMUP_STEPS_PER_BLOCK}, {steps}",
+        "",
+        "",
+        *(_read_images(job) if has_images else _READ_SEQUENCES),
+        "",
+        "",
+        'if __name__ == "__main__":',
+        *(f"    {line}" for line in settings),
+        "    start, folder = np.load(sys.argv[1]), Path(sys.argv[2])",
+        "    inputs, labels = read_data(folder)",
+        '    batches = [load(inputs[chosen], labels[chosen]) for chosen in start["batches"]]',
+        '    state = setup({name: start[name] for name in start if name != "batches"})',
+        "    losses = [train_step(state, batch).item() for batch in batches[:UNTIMED_STEPS]]",
+        "    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]",
+        *(f"    {line}" for line in (_timed_together(job, synchronize) if synchronize else _TIMED_STEPS)),
+        '    print(json.dumps({"step_seconds": seconds, "losses": losses}))',
+    ])  # fmt: skip
+    return MainPart(standard, ("import numpy as np",), text)
+
+
+_READ_SEQUENCES = (
+    "def read_data(folder):",
+    '    """Read the sequences and labels that `polybench export` has written."""',
+    '    return np.load(folder / "tokens.npy"), np.load(folder / "labels.npy")',
+)
+_TIMED_STEPS = (
+    "seconds = []",
+    "for batch in timed:",
+    "    begin = time.perf_counter()",
+    "    loss = train_step(state, batch)",
+    "    seconds.append(time.perf_counter() - begin)",
+    "    losses.append(loss.item())",
+)
+
+
+def _timed_together(job: Job, synchronize: str) -> Iterator[str]:
+    copy = ".clone()" if "cudagraph" in job.variants else ""  # the next step overwrites the loss
+    yield "# A GPU is not synchronized after each step: all steps have one time."
+    yield synchronize
+    yield "begin = time.perf_counter()"
+    yield f"timed_losses = [train_step(state, batch){copy} for batch in timed]"
+    yield synchronize
+    yield "seconds = [(time.perf_counter() - begin) / STEPS]"
+    yield "losses += [loss.item() for loss in timed_losses]"
+
+
+def _read_images(job: Job) -> Iterator[str]:
+    shape = job.model.input_shape
+    yield "def read_data(folder):"
+    yield '    """Read images in 0..1 and labels from files in the format of CIFAR-10."""'
+    yield '    files = [np.fromfile(folder / f"data_batch_{n}.bin", np.uint8) for n in range(1, 6)]'
+    yield f"    records = np.concatenate(files).reshape(-1, {1 + math.prod(shape)})"
+    yield f"    images = records[:, 1:].reshape(-1, {', '.join(map(str, shape))})"
+    yield "    return images.astype(np.float32) / 255, records[:, 0].astype(np.int64)"

@@ -1,0 +1,215 @@
+"""The program of PyTorch as text: what its readers see, and what differs between its uses."""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polybench.engines.job import Job
+from polybench.engines.shared.program import import_program
+from polybench.engines.torch.emitter import emit, emit_training
+from polybench.networks import MODELS, find_model
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Layer, ReLU, Residual
+from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
+from tests.example_networks import EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT
+from tests.lazy import needs
+
+EXAMPLES = {model.name: model for model in (EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT)}
+
+
+def job(model: Model = LENET, optimizer: Optimizer | None = None, device: str = "cpu", **fields: Any) -> Job:
+    precision = fields.pop("precision", "fp32")
+    workload = Workload(model.name, "noise", 8, optimizer or model.optimizer, precision, 3)
+    return Job(model, workload, device, fields.pop("dtype", "float32"), **fields)
+
+
+def lines_of(*jobs: Job) -> list[str]:
+    """Return the lines that differ between two programs, with their signs."""
+    before, after = (emit(one).splitlines() for one in jobs)
+    return [line for line in difflib.ndiff(before, after) if line.startswith(("+ ", "- "))]
+
+
+@pytest.mark.parametrize("name", [*MODELS, *EXAMPLES])
+def test_a_program_is_formatted_and_has_no_unused_name(name: str, tmp_path: Path) -> None:
+    ruff = Path(sys.executable).with_name("ruff")
+    if not ruff.exists():
+        pytest.skip("ruff is not installed")
+    model = EXAMPLES.get(name) or find_model(name)
+    (tmp_path / "trained.py").write_text(emit_training(job(model), 3), "utf-8")
+    (tmp_path / "checked.py").write_text(emit(job(model, dtype="float64", dropout="given")), "utf-8")
+    for command in (["format", "--diff"], ["check", "--select=E4,E7,E9,F,W,I,B,UP", "--ignore=B905,B023"]):
+        run = subprocess.run([ruff, *command, "--isolated", tmp_path], capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout
+
+
+def test_repeated_blocks_are_one_class_and_a_loop() -> None:
+    text = emit(job(find_model("resnet32")))
+    assert text.count("nn.Conv2d(") == 6  # the first, two of a block, three of a block with a projection
+    assert "self.stage1 = nn.Sequential(*[ResidualBlock(16) for _ in range(5)])" in text
+    assert "ProjectionBlock(16, 32), *[ResidualBlock(32) for _ in range(4)]" in text
+    assert emit(job(find_model("char-gpt"))).count("SelfAttention(128, 4, causal=True, bias=False)") == 1
+
+
+def test_the_checked_program_differs_from_the_timed_one_in_type_and_masks_only() -> None:
+    assert lines_of(job(), job(dtype="float64")) == ["- DTYPE = torch.float32", "+ DTYPE = torch.float64"]
+    model = find_model("mnist-mlp")
+    removed = [line[2:].strip() for line in lines_of(job(model), job(model, dropout="given")) if line[0] == "-"]
+    assert removed == [
+        *("self.dropout1 = nn.Dropout(0.2)", "self.dropout2 = nn.Dropout(0.2)"),
+        "inputs, labels = batch",
+    ]
+
+
+def test_the_exported_program_is_the_timed_one_and_a_main_part() -> None:
+    timed, exported = emit(job()).splitlines(), emit_training(job(), 7).splitlines()
+    assert [line for line in difflib.ndiff(timed, exported) if line.startswith("- ")] == []
+    added = len(exported) - len(timed)
+    assert added <= 60
+    text = "\n".join(exported)
+    assert "UNTIMED_STEPS, STEPS = 2, 7" in text
+    assert "torch.set_num_threads(3)" in text
+    assert "torch.set_num_interop_threads(3)" in text
+
+
+def test_on_a_gpu_all_steps_are_timed_between_two_synchronizations() -> None:
+    text = emit_training(job(device="cuda"), 2)
+    timed = dedent(text[text.index("    timed = ") : text.index("    print(json")])
+    order: list[str] = []
+
+    def record(name: str, result: Any = None) -> Any:
+        return lambda *_: (order.append(name), result)[1]
+
+    names: dict[str, Any] = {
+        "time": SimpleNamespace(perf_counter=record("clock", 0.0)),
+        "torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=record("synchronize"))),
+        "train_step": record("step", SimpleNamespace(item=lambda: 0.5)),
+    }
+    names |= {"batches": [()] * 4, "UNTIMED_STEPS": 2, "STEPS": 2, "state": None, "losses": []}
+    exec(timed, names)
+    assert order == ["synchronize", "clock", "step", "step", "synchronize", "clock"]
+    assert names["losses"] == [0.5, 0.5]
+    assert len(names["seconds"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"seed": 7}, "SEED = 7"),
+        ({"device": "cuda:1"}, 'DEVICE = "cuda:1"'),
+        ({"device": "cuda"}, 'DEVICE = "cuda:0"'),
+        ({"device": "cuda"}, "torch.backends.cudnn.allow_tf32 = False"),
+        ({"device": "cuda", "precision": "tf32"}, "torch.backends.cudnn.allow_tf32 = True"),
+        ({"device": "cuda", "precision": "tf32"}, 'torch.set_float32_matmul_precision("high")'),
+        ({"precision": "bf16"}, '    with torch.autocast("cpu", dtype=torch.bfloat16):'),
+        ({"variants": ("compile",)}, "@torch.compile(dynamic=False)"),
+        (
+            {"variants": ("compile",), "dtype": "float64"},
+            '@torch.compile(dynamic=False, options={"layout_optimization": False})',
+        ),
+        (
+            {"variants": ("channels_last",)},
+            "    model = Network().to(DEVICE, DTYPE, memory_format=torch.channels_last)",
+        ),
+        ({"variants": ("math_attention",)}, "torch.backends.cuda.enable_mem_efficient_sdp(False)"),
+    ],
+)
+def test_each_setting_is_in_the_program(fields: dict[str, Any], line: str) -> None:
+    assert line in emit(job(**fields)).splitlines()
+    assert line not in emit(job()).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "code"),
+    [
+        (Optimizer("sgd", 0.5), "torch.optim.SGD(model.parameters(), lr=0.5)"),
+        (Optimizer("momentum", 0.5, 0.8, 0.1), "SGD(model.parameters(), lr=0.5, momentum=0.8, weight_decay=0.1)"),
+        (Optimizer("nesterov", 0.5, 0.8), "SGD(model.parameters(), lr=0.5, momentum=0.8, nesterov=True)"),
+        (Optimizer("nesterov", 0.5, 0.0), "SGD(model.parameters(), lr=0.5)"),
+        (Optimizer("adam", 0.5, betas=(0.8, 0.9)), "Adam(model.parameters(), lr=0.5, betas=(0.8, 0.9))"),
+        (Optimizer("rmsprop", 0.5), "RMSprop(model.parameters(), lr=0.5, alpha=0.9, eps=1e-07)"),
+        (Optimizer("adamw", 0.5, weight_decay=0.1), '{"params": decayed, "weight_decay": 0.1},'),
+        (Optimizer(gradient_clip=0.7), "nn.utils.clip_grad_norm_(state.model.parameters(), 0.7)"),
+    ],
+)
+def test_each_optimizer_is_as_a_user_writes_it(optimizer: Optimizer, code: str) -> None:
+    text = emit(job(optimizer=optimizer))
+    assert code in text
+    assert text.count("state.optimizer.step()") == 1
+
+
+@needs("torch")
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        Optimizer(learning_rate=0.4, lr_schedule=((3, 0.2), (5, 0.1))),
+        Optimizer(learning_rate=0.4, warmup_steps=4),
+        Optimizer(learning_rate=0.4, warmup_steps=2, cosine_steps=9, min_learning_rate=0.1),
+        Optimizer(learning_rate=0.4, cosine_steps=6),
+    ],
+)
+def test_the_learning_rate_is_that_of_the_schedule(optimizer: Optimizer) -> None:
+    program = import_program(emit(job(optimizer=optimizer)), None)
+    assert [program.learning_rate(step) for step in range(12)] == [
+        optimizer.learning_rate_at(step) for step in range(12)
+    ]
+
+
+ODD = "class end x self __init__ train F torch Network block1.conv block1.0 0 a.b a_b blocks query_key_value NAMES"
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(ODD.split())
+
+
+@needs("torch")
+@settings(max_examples=60, deadline=None)
+@given(st.lists(NAMES, min_size=7, max_size=7, unique=True))
+def test_any_names_of_layers_give_a_program_whose_tensors_have_these_names(names: list[str]) -> None:
+    conv, norm, inner, second, dense, last, dropout = names
+    block = Residual((Conv(inner, 4, 4, 1), BatchNorm(second, 4)))
+    head = (ReLU(), Flatten(), Dense(dense, 16, 5), Dropout(dropout, 0.5), Dense(last, 5, 10))
+    check_tensors(small(Conv(conv, 3, 4, 3), BatchNorm(norm, 4), block, *head))
+
+
+def small(*layers: Layer) -> Model:
+    return msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 4, 4), published_parameters=None)
+
+
+def check_tensors(model: Model) -> None:
+    """Check that a program returns the weights that it was given, each with its name."""
+    random = np.random.default_rng(1)
+    weights = {name: random.random(value.shape, np.float32) for name, value in initial_weights(model, 0).items()}
+    program = import_program(emit(job(model)), None)
+    found = program.weights(program.setup(weights))
+    assert {name: found[name].tobytes() for name in weights} == {name: one.tobytes() for name, one in weights.items()}
+
+
+@needs("torch")
+@pytest.mark.parametrize("prefix", ["block", "stage1.block", "layer1.", "stage{x}.b{0}", "encoder.stage.block"])
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_numbered_blocks_keep_the_names_of_their_tensors(prefix: str, first: int) -> None:
+    blocks = [
+        Residual((Conv(f"{prefix}{number}.conv", 3, 3, 1), BatchNorm(f"{prefix}{number}.norm", 3)))
+        for number in range(first, first + 3)
+    ]
+    model = small(*blocks, Flatten(), Dense("dense", 48, 10))
+    assert "for _ in range(3)" in emit(job(model))
+    check_tensors(model)
+
+
+@needs("torch")
+def test_a_network_of_200_layers_works() -> None:
+    layers = tuple(layer for number in range(100) for layer in (Conv(f"conv{number}", 3, 3, 1), ReLU()))
+    check_tensors(small(*layers, Flatten(), Dense("dense", 48, 10)))
