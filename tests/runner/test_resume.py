@@ -18,14 +18,14 @@ import polybench.log
 from polybench.cli import app
 from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import BadInput, RequiredEngineMissing
-from polybench.log import AnyEvent, Log, read_log
+from polybench.log import AnyEvent, Failed, Log, read_log
 from polybench.results.document import study_toml
 from polybench.results.measured import measured_study
 from polybench.run import resume_study, run_study
 from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, find_resumable, find_unfinished
 from polybench.runner.prepare import new_header
-from polybench.runner.resume import unfinished_ids
+from polybench.runner.resume import unfinished_ids, unfinished_log
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST
@@ -82,6 +82,29 @@ def test_a_study_stays_as_it_has_started(started: bool, resumed: bool, tmp_path:
     assert (document.host.hostname == UNKNOWN_HOST) == started
     assert document == store.load(header.id)
     assert [len(result.nested_step_times) for result in document.results] == [2]
+
+
+def test_what_is_added_to_an_anonymous_study_names_nobody(tmp_path: Path) -> None:
+    header, store = new_header(anonymous=True), Store(tmp_path)
+    with Machine().simulate({"torch": Script()}):
+        study = study_of({"torch": Script()}, processes=2, rounds_per_process=1)
+        run_study(study, interrupt_at("process 2 of 2: starting"), store=store, header=header)
+    with unfinished_log(header.id, store) as (log, _):
+        log.release()
+        log.add(Failed(configuration="torch/cpu", status="failed", reason="no file /home/mary/net.py", hint=None))
+    text = (tmp_path / f"{header.id}.jsonl").read_text("utf-8")
+    assert text.splitlines()[-1].startswith('{"event":"failure"')
+    assert "mary" not in text
+
+
+def test_a_resumed_study_can_require_its_engines(tmp_path: Path) -> None:
+    engines = ("fake", "faulty+unavailable")
+    run(*engines, listener=interrupt_at("process 2 of 2: starting"), store=Store(tmp_path), **FIELDS)
+    id = unfinished_id(tmp_path)
+    with pytest.raises(RequiredEngineMissing, match=r"faulty\+unavailable/cpu is unavailable"):
+        resume_study(id, RecordingProgress(), store=Store(tmp_path), strict=True)
+    assert unfinished_id(tmp_path) == id
+    assert next(iter(resume_study(id, RecordingProgress(), store=Store(tmp_path)).results)).is_measured
 
 
 def test_a_study_with_names_does_not_become_anonymous(tmp_path: Path) -> None:
