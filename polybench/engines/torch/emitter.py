@@ -1,6 +1,6 @@
 """Writes the PyTorch program that the engine times: a network and its training step, as users of PyTorch write them.
 
-This module does not import PyTorch. ADD A LAYER: its case in `_code`, and its row in `_TENSORS`.
+This module does not import PyTorch. The network is that of `network_code`.
 """
 
 from __future__ import annotations

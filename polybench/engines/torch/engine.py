@@ -213,6 +213,7 @@ class TorchEngine(Engine):
             x_tensor,
             dy_tensor,
             self._memory_format,
+            folder=self.folder,
             is_forward_pass=self.is_forward_pass,
             autocast=self._job.workload.precision == "bf16",
         )

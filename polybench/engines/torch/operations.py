@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ def layer_operations(
     dy: Any,
     memory_format: Any,
     *,
+    folder: Path | None,
     is_forward_pass: bool,
     autocast: bool,
 ) -> dict[Operation, OperationCall]:
@@ -34,7 +36,7 @@ def layer_operations(
     """
     in_step = torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=autocast)
     module, alone = (
-        _module(layers, timed_layer.input_shape, weights).to(dy.device, dy.dtype, memory_format=memory_format)
+        _module(layers, timed_layer.input_shape, weights, folder).to(dy.device, dy.dtype, memory_format=memory_format)
         for layers in (timed_layer.layers, timed_layer.layers[:1])
     )  # x may be tokens
     if autocast and timed_layer.needs_input_gradient:
@@ -58,9 +60,9 @@ def layer_operations(
     return calls
 
 
-def _module(layers: Sequence[Layer], shape: Shape, weights: Weights) -> Any:
-    """Make the network of these layers alone, with these weights."""
-    program = import_program(emit_layer(layers, shape), None)
+def _module(layers: Sequence[Layer], shape: Shape, weights: Weights, folder: Path | None) -> Any:
+    """Make the network of these layers alone, with these weights; the folder gets its program."""
+    program = import_program(emit_layer(layers, shape), folder)
     module = program.Network()
     tensors = getattr(program, "canonical", dict)(module.state_dict())
     for name in weight_shapes(layers) | state_shapes(layers):
