@@ -114,7 +114,8 @@ def test_a_report_includes_related_documents(store: Store) -> None:
     assert [pair.configuration for pair in found.explanation.comparisons] == ["tf/cpu", "flux/cpu"]
     scripts = dict(found.scripts)
     assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
-    assert "STEPS = 3" in scripts["torch/cpu"]
+    assert "UNTIMED_STEPS, STEPS = 2, 3" in scripts["torch/cpu"]
+    assert "STEPS = 3\n" in scripts["tf/cpu"]
     assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None, None)
 
 
