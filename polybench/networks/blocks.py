@@ -230,7 +230,8 @@ def _names(kinds: Sequence[Sequence[_Run]], reserved: Collection[str]) -> Iterat
 
 
 def _camel_case(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", name, flags=re.ASCII))
+    joined = "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", name, flags=re.ASCII))
+    return f"Block{joined}" if joined[:1].isdigit() else joined
 
 
 def _with_stages(found: Sequence[Layer | Block]) -> Iterator[Part]:

@@ -233,7 +233,7 @@ def test_a_script_needs_no_other_file(engine, model):
     assert {"json", "numpy"} <= imported
     assert not [name for name in imported if name.startswith("polybench")]
     product = PRODUCTS[engine.partition("+")[0]]
-    beginning = f"{model} in PyTorch." if product == "PyTorch" else f"Train `{model}` in plain {product}: "
+    beginning = f"{model} in PyTorch.\n" if product == "PyTorch" else f"Train `{model}` in plain {product}: "
     assert ast.get_docstring(tree).startswith(beginning)
     assert "#: " not in script
 

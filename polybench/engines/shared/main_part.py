@@ -17,12 +17,19 @@ class MainPart(NamedTuple):
         standard: `import` lines of the standard library.
         libraries: those of other packages.
         text: the code.
+        usage: how to run it, for the docstring.
     """
 
     standard: Sequence[str]
     libraries: Sequence[str]
     text: str
+    usage: str = ""
 
+
+_USAGE = """    python THIS_FILE initial_state.npz FOLDER
+
+initial_state.npz has the initial weights and the inputs of each batch; it comes from
+`polybench export --weights`. FOLDER has the data, as `export --train -o` writes it."""
 
 NETWORK = MainPart(
     ("from pathlib import Path",),
@@ -58,7 +65,7 @@ def training(job: Job, steps: int, settings: Sequence[str], synchronize: str) ->
         *(f"    {line}" for line in (_timed_together(job, synchronize) if synchronize else _TIMED_STEPS)),
         '    print(json.dumps({"step_seconds": seconds, "losses": losses}))',
     ])  # fmt: skip
-    return MainPart(standard, ("import numpy as np",), text)
+    return MainPart(standard, ("import numpy as np",), text, _USAGE)
 
 
 _READ_SEQUENCES = (

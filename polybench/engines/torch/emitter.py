@@ -56,7 +56,9 @@ def emit_network(job: Job) -> str:
 def _top(job: Job, network: NetworkCode, main: MainPart | None) -> Iterator[str]:
     """Yield the imports and constants."""
     optimizer, on_gpu = job.workload.optimizer, _kind(job) == "cuda"
-    yield f'"""{escape(job.model.name.partition("~")[0])} in PyTorch."""'
+    name = escape(job.model.name.partition("~")[0])
+    usage = f"\n\n{main.usage}\n" if main is not None and main.usage else ""
+    yield f'"""{name} in PyTorch.{usage}"""'
     yield ""
     has_cosine = bool(optimizer.cosine_steps) and not job.workload.is_forward_pass
     standard = {
@@ -172,6 +174,7 @@ def _setup(job: Job, network: NetworkCode) -> Iterator[str]:
     yield "\n".join([
         "def setup(weights=None):",
         '    """Return the start of a training, from these weights (arrays by name) if given."""',
+        "    torch.manual_seed(SEED)",
         *(
             ["    model = DistributedDataParallel(", f"        {module}", "    )"]
             if job.workload.replicas > 1
@@ -195,7 +198,7 @@ def _setup(job: Job, network: NetworkCode) -> Iterator[str]:
         restart.append("    state.step = step")
     yield "\n".join([
         "def reset(state, weights, step=0):",
-        '    """Start again from these weights, with the same random numbers."""',
+        '    """Start again from these weights, in place, and seed dropout."""',
         f"    tensors = {network.named(f'{_module(job)}.state_dict()')}",
         "    for name, array in weights.items():",
         "        tensors[name].copy_(torch.from_numpy(array))",
@@ -222,7 +225,7 @@ def _load(job: Job) -> str:
     return "\n".join([
         f"def load({inputs}, labels):",
         f'    """Move {described} and labels {_shape(model.label_shape)} to the device."""',
-        f"    {inputs} = torch.from_numpy({inputs}).to({', '.join(options)})",
+        *wrapped(f"    {inputs} = torch.from_numpy({inputs}).to(", options),
         f"    return {inputs}, torch.from_numpy(labels).to(DEVICE)",
     ])  # fmt: skip
 
@@ -276,7 +279,7 @@ def _training_step(job: Job) -> Iterator[str]:
         "    state.optimizer.step()",
     ]
     if "cudagraph" in job.variants:
-        clip = f"    {_clip(optimizer)}\n" if optimizer.gradient_clip else ""
+        clip = f"{_clip(optimizer)}\n        " if optimizer.gradient_clip else ""
         yield _CAPTURE.format(warmup=WARMUP_STEPS, clip=clip)
         return
     masks = job.dropout == "given"
@@ -331,7 +334,7 @@ _CAPTURE = '''def capture(state, batch):
     def step():
         loss = compute_loss(state.model, *state.batch)
         loss.backward()
-    {clip}    state.optimizer.step()
+        {clip}state.optimizer.step()
         return loss.detach()
 
     # Compiling and choosing algorithms must happen before the capture, on another stream.

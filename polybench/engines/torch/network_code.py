@@ -86,8 +86,11 @@ _GIVEN_DROPOUT = '''class GivenDropout(nn.Module):
         return x * self.mask.to(x.dtype) if self.training else x'''
 
 
-_TAKEN = ("Network", "SelfAttention", "GivenDropout", "State", "F")
-"""Names of classes and modules in the program."""
+_TAKEN = (
+    *("Network", "SelfAttention", "GivenDropout", "State", "F", "Path", "DistributedDataParallel"),
+    *("DTYPE", "DEVICE", "SEED", "NAMES", "STEPS"),
+)
+"""Names in the program that a class could have."""
 
 Fields = Mapping[tuple[str, str], str]
 """Parameters that stand for fields of layers: ("conv1", "inputs") -> "channels"."""
@@ -146,7 +149,7 @@ class NetworkCode:
     @property
     def uses_re(self) -> bool:
         """True if the code of `names` needs the module `re`."""
-        return bool(self._renaming.numbers)
+        return bool(self._renaming.numbers) or self._renaming.is_variance
 
     def text(self, summary: str = "") -> str:
         """Return the classes; the last one is `Network`."""
@@ -221,7 +224,11 @@ class NetworkCode:
         value, previous = _Value(x), None
         for layer in layers:
             if isinstance(layer, spec.Residual):
-                value = self._residual(layer, _assigned(value, target, lines).text, depth, lines, scope)
+                value = _assigned(value, target, lines)
+                if value.text not in (x, target):  # a deeper variable, which the branches change
+                    lines.append(f"{target} = {value.text}")
+                    value = _Value(target)
+                value = self._residual(layer, value.text, depth, lines, scope)
             else:
                 prefix, fields = scope
                 code = self._part_code(layer, fields, in_place=isinstance(previous, _OVERWRITABLE))
@@ -291,8 +298,7 @@ class NetworkCode:
                 arguments = [*sizes, f"stride={field('size')}", *options(bias=True)]
                 return _Code("nn.Conv2d", arguments, "{self}({x}).flatten(2).transpose(1, 2)")
             case spec.Dense(tied=str() as tied):
-                weight = f"{_expression('self', self._paths[tied])}.weight"
-                return _Code(called=f"F.linear({{x}}, {weight})")
+                return _Code(called=f"F.linear({{x}}, {self._weight(tied)})")
             case spec.Dense():
                 return _Code("nn.Linear", [field("inputs"), field("outputs"), *options(bias=True)])
             case spec.BatchNorm():
@@ -338,6 +344,12 @@ class NetworkCode:
                 return _lstm(layer, field, options(bidirectional=False))
             case _:
                 raise unsupported_layer("PyTorch", layer)
+
+    def _weight(self, name: str) -> str:
+        """Return the expression of the weight of a layer, in `Network`."""
+        (kind,) = {type(layer) for layer in spec.walk(self._layers) if getattr(layer, "name", "") == name}
+        weight = _TENSORS.get(kind, {}).get("weight", "weight")
+        return _expression("self", f"{self._paths[name]}.{weight}".removesuffix("."))
 
     def _located(self) -> Iterator[tuple[str, str]]:
         """Yield each layer's name, and its place in `Network`: `stage1.0.conv1`."""
@@ -443,6 +455,11 @@ class _Renaming(NamedTuple):
     table: Mapping[str, str] = {}
 
     @property
+    def is_variance(self) -> bool:
+        """True if only the running variance of batch norm has another name."""
+        return self.parts == {"running_var": "running_variance"}
+
+    @property
     def is_needed(self) -> bool:
         """True if any name differs."""
         return any(self)
@@ -452,17 +469,19 @@ class _Renaming(NamedTuple):
         name = key
         for number in self.numbers:
             name = number.replaced(name)
-        name = ".".join(self.parts.get(part, part) for part in name.split("."))
+        if self.is_variance:
+            name = re.sub(r"\.running_var$", ".running_variance", name)
+        else:
+            name = ".".join(self.parts.get(part, part) for part in name.split("."))
         for attention in self.attentions:
             name = name.replace(f"{attention}.output.", f"{attention}.output_")
         if self.attentions and _PACKED in name:
-            return {name.replace(_PACKED[1:], f"{part}_") for part in PROJECTIONS[:3]}
+            return {name.replace(_PACKED, f".{part}_") for part in PROJECTIONS[:3]}
         return {name}
 
     def text(self) -> Iterator[str]:
         """Yield the lines of the function `canonical`, and of the table that it reads."""
-        is_variance = self.parts == {"running_var": "running_variance"}
-        names = self.table or ({} if is_variance else self.parts)
+        names = self.table or ({} if self.is_variance else self.parts)
         if names:
             yield "NAMES = {"
             yield from (f"    {literal(key)}: {literal(name)}," for key, name in names.items())
@@ -475,8 +494,8 @@ class _Renaming(NamedTuple):
         yield "    for name, tensor in tensors.items():"
         for number in self.numbers:
             yield from number.text()
-        if is_variance:
-            yield '        name = name.replace("running_var", "running_variance")'
+        if self.is_variance:
+            yield r'        name = re.sub(r"\.running_var$", ".running_variance", name)'
         elif self.table:
             yield "        name = NAMES.get(name, name)"
         elif self.parts:
@@ -487,7 +506,7 @@ class _Renaming(NamedTuple):
         if self.attentions:
             yield f'        if "{_PACKED}" in name:'
             yield '            for part, rows in zip(("query", "key", "value"), tensor.chunk(3)):'
-            yield f'                named[name.replace("{_PACKED[1:]}", f"{{part}}_")] = rows'
+            yield f'                named[name.replace("{_PACKED}", f".{{part}}_")] = rows'
             yield "            continue"
         yield "        named[name] = tensor"
         yield "    return named"
@@ -522,7 +541,7 @@ def _lstm(layer: spec.LSTM, field: Field, bidirectional: Sequence[str]) -> _Code
     biases = [_TENSORS[spec.LSTM][f"{direction}recurrent_bias"] for direction in layer.directions]
     after = [f"nn.init.zeros_({{self}}.{bias}).requires_grad_(False)" for bias in biases]
     arguments = [field("inputs"), field("units"), "batch_first=True", *bidirectional]
-    after = ["# PyTorch has two biases; their sum is trained.", *after] if layer.biases == 1 else []
+    after = ["# One bias is trained; PyTorch's second one stays zero.", *after] if layer.biases == 1 else []
     if layer.sequence:
         return _Code("nn.LSTM", arguments, "{self}({x})[0]", after)
     last = "torch.cat([hidden[0], hidden[1]], dim=1)" if layer.bidirectional else "hidden[0]"
