@@ -1,4 +1,4 @@
-"""Write the golden document and reports; with `logs`, record the golden logs again."""
+"""Write the golden document, reports and what is printed; with `logs`, record the golden logs again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polybench.schema.study import to_json
 from tests import conftest  # noqa: F401 - the engine `faulty`
-from tests.golden import FILE, logs, measure
+from tests.golden import FILE, logs, measure, printed
 from tests.golden.reports import FILE as REPORTS
 from tests.golden.reports import SCENARIOS, report
 
@@ -22,3 +22,4 @@ else:
     FILE.write_bytes(to_json(measure()))
     reports = {name: report(name) for name in SCENARIOS}
     REPORTS.write_text(json.dumps(reports, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    printed.FILE.write_text(printed.printed(), "utf-8")
