@@ -67,8 +67,8 @@ def run_peak(
 
     `store` gets the logs. A `quick` measurement has a short budget and is not cached. Cached peaks are valid while the
     requested engines, and the engines that reached a peak, have the same versions. Ctrl-C returns the peaks measured so
-    far, marked as interrupted; before anything was measured, it raises KeyboardInterrupt. Of the study count engines,
-    devices, precisions, threads, network and batch size.
+    far, marked as interrupted; before anything was measured, it raises KeyboardInterrupt. Only the study's
+    engines, devices, precisions, threads, network and batch size have an effect.
     """
     if "bf16" in study.precisions:
         raise BadInput("peaks cannot be measured in bf16: use --precision fp32 or tf32")

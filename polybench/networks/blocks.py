@@ -24,7 +24,7 @@ _PARAMETERS = (*_SIZES, "stride", "heads", "rate")
 
 
 class Kind(NamedTuple):
-    """Structure of blocks; `layers` are those of the first one, for inputs of `shape`.
+    """Structure of blocks; `layers` are those of the first one.
 
     `fields` has the parameter that stands for a field of a layer: ("stage1.block1.conv1", "inputs") -> "channels".
     """
@@ -32,7 +32,6 @@ class Kind(NamedTuple):
     name: str
     prefix: str
     layers: tuple[Layer, ...]
-    shape: Shape
     fields: Mapping[tuple[str, str], str]
 
 
@@ -67,7 +66,7 @@ Part = Layer | Block | Stage
 
 
 class _Run(NamedTuple):
-    """Consecutive layers with one numbered prefix, or "" for those that are no block."""
+    """Consecutive layers with one numbered prefix, or "" for layers outside of blocks."""
 
     prefix: str
     layers: tuple[Layer, ...]
@@ -158,7 +157,7 @@ def _blocks(runs: Sequence[_Run], taken: Collection[str]) -> Iterator[Block]:
     for structure, alike in members.items():
         fields = _fields(alike)
         first = alike[0]
-        kinds[structure] = Kind(names[structure], first.prefix, first.layers, first.shape, dict(fields))
+        kinds[structure] = Kind(names[structure], first.prefix, first.layers, fields)
         for number, run in enumerate(alike):
             arguments[run.prefix] = {name: _columns(alike)[field][number] for field, name in fields.items()}
     for run in runs:

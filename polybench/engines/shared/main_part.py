@@ -62,7 +62,7 @@ def training(job: Job, steps: int, settings: Sequence[str], synchronize: str) ->
         '    state = setup({name: start[name] for name in start if name != "batches"})',
         "    losses = [train_step(state, batch).item() for batch in batches[:UNTIMED_STEPS]]",
         "    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]",
-        *(f"    {line}" for line in (_timed_together(job, synchronize) if synchronize else _TIMED_STEPS)),
+        *(f"    {line}" for line in (_timed_together(synchronize) if synchronize else _TIMED_STEPS)),
         '    print(json.dumps({"step_seconds": seconds, "losses": losses}))',
     ])  # fmt: skip
     return MainPart(standard, ("import numpy as np",), text, _USAGE)
@@ -71,7 +71,8 @@ def training(job: Job, steps: int, settings: Sequence[str], synchronize: str) ->
 _READ_SEQUENCES = (
     "def read_data(folder):",
     '    """Read the sequences and labels that `polybench export` has written."""',
-    '    return np.load(folder / "tokens.npy"), np.load(folder / "labels.npy")',
+    '    labels = np.load(folder / "labels.npy").astype(np.int64)',
+    '    return np.load(folder / "tokens.npy"), labels',
 )
 _TIMED_STEPS = (
     "seconds = []",
@@ -83,12 +84,11 @@ _TIMED_STEPS = (
 )
 
 
-def _timed_together(job: Job, synchronize: str) -> Iterator[str]:
-    copy = ".clone()" if "cudagraph" in job.variants else ""  # the next step overwrites the loss
+def _timed_together(synchronize: str) -> Iterator[str]:
     yield "# A GPU is not synchronized after each step: all steps have one time."
     yield synchronize
     yield "begin = time.perf_counter()"
-    yield f"timed_losses = [train_step(state, batch){copy} for batch in timed]"
+    yield "timed_losses = [train_step(state, batch) for batch in timed]"
     yield synchronize
     yield "seconds = [(time.perf_counter() - begin) / STEPS]"
     yield "losses += [loss.item() for loss in timed_losses]"

@@ -21,13 +21,13 @@ def find_device(device: str) -> Any:
     return torch.device("cuda", index)
 
 
-def set_tf32(allowed: bool) -> None:
+def set_tf32(*, allowed: bool) -> None:
     """Allow or forbid TensorFloat-32 in products and convolutions; PyTorch's default is convolutions only."""
     torch.set_float32_matmul_precision("high" if allowed else "highest")
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def set_fused_attention(allowed: bool) -> None:
+def set_fused_attention(*, allowed: bool) -> None:
     """Allow or forbid the fused kernels of `scaled_dot_product_attention`.
 
     `sdpa_kernel` sets the same switches, but around each call. Without fused kernels, PyTorch

@@ -80,9 +80,10 @@ def _top(job: Job, network: NetworkCode, main: MainPart | None) -> Iterator[str]
     yield f'DEVICE = "{"cuda:0" if job.device == "cuda" else job.device}"'
     yield f"SEED = {job.seed}"
     if on_gpu:
-        allowed = job.workload.precision == "tf32"
         yield ""
         yield "torch.backends.cudnn.benchmark = True"
+    if on_gpu or job.workload.precision == "tf32":
+        allowed = job.workload.precision == "tf32"
         yield f"torch.backends.cudnn.allow_tf32 = {allowed}"
         yield f'torch.set_float32_matmul_precision("{"high" if allowed else "highest"}")'
     if "math_attention" in job.variants:

@@ -63,8 +63,9 @@ class TorchEngine(Engine):
         channels_last = "channels_last" in job.variants
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
         set_threads(self._replicas.threads(job))
-        set_tf32(job.workload.precision == "tf32")
-        set_fused_attention("math_attention" not in job.variants)
+        # PyTorch's settings may be those of an earlier program of this process; the program changes what it needs.
+        set_tf32(allowed=False)
+        set_fused_attention(allowed=True)
 
         self._replicas.join_group(self._device)
         self.is_forward_pass = job.workload.is_forward_pass
