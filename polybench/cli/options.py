@@ -334,7 +334,11 @@ WORKLOAD = _panel(
         is_common=True,
         show_default="the usable physical cores",
     ),
-    _option("force", f"Permission for more threads than {MAX_THREADS_PER_CORE} times the usable cores.", "--force"),
+    _option(
+        "oversubscribe",
+        f"Permission for more threads than {MAX_THREADS_PER_CORE} times the usable cores.",
+        "--oversubscribe",
+    ),
     _option(
         "replicas",
         "Data-parallel replicas of the network, which share the batch and the threads; or a list such as 1,2.",

@@ -127,8 +127,10 @@ def resolve(study: Study) -> Plan:
         lookup_or_suggest(parse_price_key(name), dict.fromkeys(devices), "device with a price")
     usable = host.usable_threads()
     threads = study.threads or usable
-    if threads > (most := MAX_THREADS_PER_CORE * usable) and not study.force:
-        raise BadInput(f"--threads {threads} on {plural(usable, 'usable core')}: expected at most {most}, or --force")
+    if threads > (most := MAX_THREADS_PER_CORE * usable) and not study.oversubscribe:
+        raise BadInput(
+            f"--threads {threads} on {plural(usable, 'usable core')}: expected at most {most}, or --oversubscribe"
+        )
     workload = Workload(
         model=model.name,
         dataset=study.data,
@@ -172,7 +174,7 @@ def _as_remote(study: Study) -> Study:
     """Replace this machine's CPUs by threads that replicas can share evenly; another machine may have more cores."""
     shared = math.lcm(*study.replica_counts)
     threads = study.threads or shared * max(1, host.usable_threads() // shared)
-    return msgspec.structs.replace(study, pin_cpus=False, threads=threads, force=True)
+    return msgspec.structs.replace(study, pin_cpus=False, threads=threads, oversubscribe=True)
 
 
 def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:

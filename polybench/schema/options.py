@@ -52,7 +52,7 @@ Duration = Annotated[float, Meta(gt=0, le=1e9)]
 """Seconds."""
 
 MAX_THREADS_PER_CORE = 4
-"""More threads hardly ever finish a step, so they need `force`."""
+"""More threads hardly ever finish a step, so they need `oversubscribe`."""
 
 WARMUP_STEPS_PER_BLOCK = 2
 """Untimed steps at the start of each timing block: after a reset they reallocate gradients and optimizer
@@ -209,7 +209,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     loader_workers: Annotated[int, Meta(ge=0, le=10**5)] | None = None
     augment: bool = False
     threads: WorkerCount | None = None
-    force: bool = False
+    oversubscribe: bool = False
     """Allow more threads than MAX_THREADS_PER_CORE times the cores."""
     replicas: WorkerCount | tuple[WorkerCount, ...] = 1
     """Each number of replicas is a separate configuration with the study's batch size and threads."""

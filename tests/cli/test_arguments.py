@@ -34,7 +34,7 @@ STUDY: dict[str, tuple[str, Any]] = {
     "weight_decay": ("--weight-decay 0.001", 0.001),
     "lr_schedule": ("--lr-schedule 11=0.1", ((11, 0.1),)),
     "threads": ("--threads 1", 1),
-    "force": ("--force", True),
+    "oversubscribe": ("--oversubscribe", True),
     "malloc": ("--malloc system", "system"),
     "pin_cpus": ("--pin-cpus", True),
     "seed": ("--seed 7", 7),

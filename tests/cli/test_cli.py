@@ -125,7 +125,7 @@ def test_output_option_writes_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", "fake", "--input", "stream"], "unknown input 'stream'; inputs are: pipeline, preload"),
         (["--engines", "fake", "--malloc", "retained"], "unknown malloc 'retained'; did you mean 'retain'?"),
         (
-            ["--engines", "fake", "--pin-cpus", "--threads", "99999", "--force"],
+            ["--engines", "fake", "--pin-cpus", "--threads", "99999", "--oversubscribe"],
             "99999 threads need as many physical cores",
         ),
         (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "drop --momentum"),

@@ -53,7 +53,8 @@ EFFECTS: dict[str, tuple[str, Any]] = {
     "epochs": ("settings.epochs", 2),
 }
 ELSEWHERE = {
-    *("devices", "env", "data", "inference", "precision", "input", "loader_workers", "augment", "force", "replicas"),
+    *("devices", "env", "data", "inference", "precision", "input", "loader_workers", "augment"),
+    *("oversubscribe", "replicas"),
     *("pin_cpus", "quick", "accuracy", "target_accuracy", "target_loss", "margin", "budget", "wait_idle", "timeout"),
     *("parity_steps", "recheck", "parity", "metrics", "injected_delays", "strict", "dry_run", "columns", "published"),
     *("format", "output", "results", "save", "explain", "quiet", "verbose"),

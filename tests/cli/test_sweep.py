@@ -29,7 +29,7 @@ from tests.plugin.faulty_engine import OVERHEAD_SECONDS, SECONDS_PER_IMAGE
 
 PRICED, BATCHES, OVERHEAD = "priced", "batches", "overhead"
 COMMANDS = {
-    PRICED: "sweep --engines fake+slow,fake --baseline fake/cpu --threads 1,2,512 --force --price cpu-1=3.6"
+    PRICED: "sweep --engines fake+slow,fake --baseline fake/cpu --threads 1,2,512 --oversubscribe --price cpu-1=3.6"
     " --price cpu-2=7.2",
     BATCHES: "sweep --engines faulty+linear_cost,fake,faulty+crash --batch-size 1,128",
     OVERHEAD: "overhead --engines faulty+linear_cost --batch-size 128,1,16",

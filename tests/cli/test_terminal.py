@@ -107,7 +107,7 @@ def test_warnings_of_an_explanation_stay(folder: Path) -> None:
 
 
 def test_a_warning_is_printed_once(folder: Path) -> None:
-    options = ("--threads", "64", "--force", "--engines", "fake", "--data", str(folder), "--no-save")
+    options = ("--threads", "64", "--oversubscribe", "--engines", "fake", "--data", str(folder), "--no-save")
     _, written = on_a_terminal("compare", *FAST, *options)
     text = " ".join(" ".join(on_screen(written)).split())
     assert text.count("64 threads on") == 1

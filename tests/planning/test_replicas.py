@@ -21,7 +21,7 @@ def plan(**fields: Any) -> Plan:
 
 
 def test_jobs_have_the_seed_and_the_threads_of_the_study() -> None:
-    found = plan(seed=7, threads=3, force=True)
+    found = plan(seed=7, threads=3, oversubscribe=True)
     jobs = [found.job(configuration) for configuration in found.configurations]
     assert [(job.seed, job.workload.threads) for job in jobs] == [(7, 3)] * 2
 
@@ -70,6 +70,6 @@ def test_replicas_divide_the_parity_batch(
     batch_size: int, replicas: Any, checked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 640)
-    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=84, force=True)
+    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=84, oversubscribe=True)
     found = found._replace(model=msgspec.structs.replace(found.model, parity_batch_size=16))
     assert shared_files.write(found, tmp_path).parity.batch_size == checked

@@ -38,7 +38,7 @@ studies = st.builds(
     momentum=maybe(st.floats(0, 1, exclude_max=True)),
     precision=st.sampled_from(["fp32", "bf16"]),
     threads=maybe(workers),
-    force=st.just(True),
+    oversubscribe=st.just(True),
     seed=st.integers(0, 2**63 - 1),
     processes=workers,
     rounds_per_process=maybe(counts),
