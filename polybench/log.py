@@ -39,7 +39,7 @@ from polybench.schema.options import (
 )
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, BlockCounters, DeviceAllocation, Memory, NativeAllocation
-from polybench.schema.result import EndedResult, Startup, TrainedEpoch
+from polybench.schema.result import EndedResult, Program, Startup, TrainedEpoch
 
 Schema = Literal["polybench.log/1"]
 
@@ -151,9 +151,10 @@ class GroupsChosen(Event, frozen=True, kw_only=True, tag="groups"):
 
 
 class EngineLoaded(Event, frozen=True, kw_only=True, tag="engine"):
-    """The engine that a worker has loaded: the first one, and each with other versions or other code.
+    """The engine that a worker has loaded: the first one, each with other versions or other code, and with its program.
 
-    `python` are version and path of another environment's interpreter.
+    `program` is what process runs time; null before the first one, and for an engine without a program. `python` are
+    version and path of another environment's interpreter.
     """
 
     configuration: str
@@ -161,6 +162,7 @@ class EngineLoaded(Event, frozen=True, kw_only=True, tag="engine"):
     build: dict[str, str] = {}
     devices: list[str] = []
     python: tuple[str, str] | None = None
+    program: Program | None = None
     code_sha256: str | None = None
     """Hash of `protocol.loaded_code`, which is saved beside the log until the study has finished."""
 

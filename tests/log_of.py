@@ -292,11 +292,12 @@ def _groups(results: Sequence[Result]) -> Iterator[GroupsChosen]:
 
 def _before_timing(result: Result) -> Iterator[AnyEvent]:
     name = result.configuration
-    if result.versions:
+    if result.versions or result.program:
         yield EngineLoaded(
             configuration=name,
             versions=library_versions(result.versions),
             build=result.versions.get("build", {}),
+            program=result.program,
             code_sha256=result.code_fingerprint,
         )
     if result.parity != UNCHECKED:

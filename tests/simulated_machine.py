@@ -93,6 +93,7 @@ class Script:
         timing_resolution: "block" if steps can only be timed together.
         startup_seconds: import of the framework if no other worker starts meanwhile.
         first_step_seconds: compilation in the first step of a cold worker; others run cached code.
+        program: what its workers say that they run.
     """
 
     seconds: float = 0.020
@@ -104,6 +105,7 @@ class Script:
     timing_resolution: Literal["step", "block"] = "step"
     startup_seconds: float = 1.0
     first_step_seconds: float = 0.1
+    program: str = ""
 
     def step_seconds(self, batch_size: int) -> float:
         """Return the seconds of an undisturbed step without pauses."""
@@ -403,7 +405,8 @@ class SimulatedWorker(handler.Worker):
         cached = {"cached_code": 1.0} if self._simulated.is_compiled else {}
         first, second, *_ = [*(self._simulated.run_steps(step, 1) for step in range(max(2, warmup_steps)))]
         startup = Startup(0.05, self._load_seconds, 0.0, 0.0, first, second, cached)
-        return Prepared(startup, self._simulated.timing_resolution, False, self._simulated.conventions(), [2.3])
+        engine, program = self._simulated, self.script.program
+        return Prepared(startup, engine.timing_resolution, False, engine.conventions(), [2.3], program)
 
     def build_layer_ops(self, weights: str, folder: str) -> None:
         nothing = np.empty(0)

@@ -1,4 +1,4 @@
-"""Collects what is shown with a saved study: plain programs, layer times and an explanation."""
+"""Collects what is shown with a saved study: programs, layer times and an explanation."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class RelatedDocuments(NamedTuple):
     """Documents related to one study.
 
     Attributes:
-        scripts: configuration and its plain program, if there is one.
+        programs: configuration, and the program that it ran or else its plain program, if there is one.
         layers: None if no saved layers document is related.
         explanation: None if there is nothing to compare.
         spread: between the study's repetitions on other days; None without any.
     """
 
-    scripts: list[tuple[str, str]]
+    programs: list[tuple[str, str]]
     layers: LayersDocument | None
     explanation: ExplanationDocument | None
     spread: RepetitionSpread | None
@@ -44,9 +44,9 @@ class RelatedDocuments(NamedTuple):
 
 def related_documents(study: StudyDocument, saved: SavedDocuments) -> RelatedDocuments:
     """Return what the saved documents of `load_saved_documents` and the study itself say about it."""
-    scripts = [(result.configuration, text) for result in study.results if (text := _script(study, result))]
+    programs = [(result.configuration, text) for result in study.results if (text := _program(study, result))]
     layers, spread = newest_layers(study, saved.layers), spread_between_days(study, saved.summaries)
-    return RelatedDocuments(scripts, layers, _explanation(study, saved), spread)
+    return RelatedDocuments(programs, layers, _explanation(study, saved), spread)
 
 
 def load_saved_documents(study: StudyDocument, store: Store) -> SavedDocuments:
@@ -72,8 +72,10 @@ def _explanation(study: StudyDocument, saved: SavedDocuments) -> ExplanationDocu
         return None
 
 
-def _script(study: StudyDocument, result: Result) -> str | None:
-    """Return the plain program of a configuration, with the steps of a round."""
+def _program(study: StudyDocument, result: Result) -> str | None:
+    """Return the program that a configuration ran, or a plain program with the steps of a round."""
+    if result.program is not None:
+        return result.program.text
     if study.settings.input == "pipeline" or not result.is_measured:
         return None
     variants = tuple(result.variant.split("+")) if result.variant else ()

@@ -333,5 +333,5 @@ def _document(part: str | StudyResult | SweepResult, store: Store, prices: Mappi
 
 
 def study_section(study: StudyDocument, store: Store) -> StudySection:
-    """Return the section of a study, with its scripts, layers and explanation as far as available."""
+    """Return the section of a study, with its programs, layers and explanation as far as available."""
     return StudySection(study, *related_documents(study, load_saved_documents(study, store)))

@@ -60,7 +60,7 @@ PANELS: dict[str, dict[str, CommandSpec]] = {
         "explain": CommandSpec("Explain why configurations of a saved study differ in speed, without measuring."),
         "plot": CommandSpec("Draw a figure of a saved study, sweep, overhead or another document."),
         "report": CommandSpec(
-            "Write an HTML report of saved studies: tables, figures, explanations, parity checks and plain scripts."
+            "Write an HTML report of saved studies: tables, figures, explanations, parity checks and programs."
         ),
         "resume": CommandSpec(
             "Resume an interrupted study or sweep; finished measurements are not repeated.", "run:resume"

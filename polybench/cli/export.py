@@ -1,7 +1,8 @@
-"""`polybench export`: a network, its whole training or its initial weights, as files for work without polybench."""
+"""`polybench export`: the programs of a study, a network, its whole training or its initial weights, as files."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from polybench.cli.completion import model_names, one_of
+from polybench.cli.export_study import export_study, names_study
 from polybench.cli.options import WORKLOAD, Overrides, reject_given, with_options
 from polybench.cli.output import check_writable, echo
 from polybench.errors import BadInput
@@ -28,7 +30,10 @@ def _frameworks() -> Iterable[str]:
 NetworkArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="NETWORK", help="Network, in place of --model.", autocompletion=model_names, show_default=False
+        metavar="NETWORK|ID",
+        help="Network, in place of --model; or a saved study: ID, prefix of an ID, path, or last.",
+        autocompletion=model_names,
+        show_default=False,
     ),
 ]
 Train = Annotated[
@@ -59,13 +64,14 @@ ExportOutput = Annotated[
         "-o",
         "--output",
         metavar="FILE|FOLDER",
-        help="File of the network's code, .py or .jl; folder of --train; file of --weights, .npz.",
-        show_default="with --train standard output, without weights and batches",
+        help="File of the code, .py or .jl; folder of a study's programs or of --train; file of --weights, .npz.",
+        show_default="of a study and with --train standard output, without weights and batches",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is at --output.")]
 
 
-@with_options(*WORKLOAD)
+@with_options(*WORKLOAD, "results")
 def export(
     context: typer.Context,
     model: str,
@@ -76,8 +82,12 @@ def export(
     framework: Framework = None,
     steps: Steps = 60,
     output: ExportOutput = None,
+    force: Force = False,
+    results: Path | None = None,
 ) -> None:
-    """With --framework, the file has the network alone; for torch, it is the program that the engine runs. Its weights
+    """Of a study, the programs that its engines ran and timed, from its log.
+
+    With --framework, the file has the network alone; for torch, it is the program that the engine runs. Its weights
     are beside it, with the suffix .npz: those beside a network file, as `polybench import` writes them, or else initial
     ones.
 
@@ -91,6 +101,14 @@ def export(
 
     Example: polybench export --model net.toml --framework keras -o net.py
     """
+    if output is not None and not force:
+        _refuse_to_replace(output, *([output.with_suffix(".npz")] if framework else []))
+    if network is not None and names_study(network):
+        rest = {"train", "weights", "framework", "steps", *WORKLOAD}
+        reject_given(context, rest, f"has no effect on the programs of {network}: leave it out")
+        export_study(network, results, output)
+        return
+    reject_given(context, {"results"}, "has no effect without the ID of a study: leave it out")
     _reject_options_of_other_modes(context, train=train, weights=weights)
     if network is not None:
         reject_given(context, {"model"}, f"the network is already {network}: leave out one of them")
@@ -109,6 +127,14 @@ def export(
         raise BadInput("--framework: expected a framework, such as torch; or add --train or --weights")
     else:
         _export_network(model, framework, study.seed, output)
+
+
+def _refuse_to_replace(*paths: Path) -> None:
+    """Raise BadInput if a file, or a folder with files, exists."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # reported by what writes there
+            if any(path.iterdir()) if path.is_dir() else path.exists():
+                raise BadInput(f"--output: {path} exists: name another one, or add --force")
 
 
 def _reject_options_of_other_modes(context: typer.Context, *, train: bool, weights: bool) -> None:

@@ -93,6 +93,9 @@ class Engine(ABC):
     has_call_overhead: bool = False
     """True if users pay an overhead for each call of `run_steps`; an epoch is then a single call."""
 
+    program: str = ""
+    """Text of the program whose training step `run_steps` runs, as `build` wrote it; "" for an engine without one."""
+
     folder: Path | None = None
     """The study's folder for temporary files, where the engine writes its program; None if nobody has chosen one."""
 

@@ -31,8 +31,8 @@ class StudySection(NamedTuple):
     """A study with its related documents, as far as they were measured."""
 
     study: StudyDocument
-    scripts: Sequence[tuple[str, str]] = ()
-    """Configurations and their plain scripts."""
+    programs: Sequence[tuple[str, str]] = ()
+    """Configurations and their programs."""
     layers: LayersDocument | None = None
     explanation: ExplanationDocument | None = None
     spread: RepetitionSpread | None = None
@@ -64,7 +64,7 @@ def build_view(section: StudySection, number: int) -> View:
         "explanation": explanation,
         "explanation_table": explanation_table(explanation) if explanation else None,
         "layers": layers.table(section.layers) if section.layers else None,
-        "scripts": section.scripts,
+        "programs": section.programs,
         "published": published_results.table(study.published, published_results.from_study(study.results)),
         "command": format_command(study.argv),
         "versions": [

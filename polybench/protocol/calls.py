@@ -35,13 +35,17 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """Startup times, and `losses` of the warm-up steps; `engines.base.Engine` describes the other fields."""
+    """Startup times, and `losses` of the warm-up steps; `engines.base.Engine` describes the other fields.
+
+    `program` is its text, "" for an engine without one.
+    """
 
     startup: Startup
     timing_resolution: Literal["step", "block"]
     has_call_overhead: bool
     conventions: NumericalConventions
     losses: list[float]
+    program: str = ""
 
 
 class BlockMeasured(msgspec.Struct, frozen=True):

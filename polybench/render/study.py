@@ -107,6 +107,7 @@ def _more(study: StudyDocument, name: str, notes: int, left_out: Sequence[str]) 
     explainable = sum(result.is_ranked for result in study.results) > 1
     return [
         *([f"Why: polybench explain {name}"] if explainable else []),
+        *([f"Programs: polybench export {name}"] if any(result.program for result in study.results) else []),
         f"{units.plural(notes, 'note')}: polybench show {name} --notes",
         *([f"columns left out: {', '.join(left_out)}"] if left_out else []),
     ]

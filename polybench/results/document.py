@@ -360,6 +360,7 @@ def _build_result(study: Study, model: Model | None, settings: SettingsChosen, r
         log_path=str(run.log_path) if run.log_path else None,
         warnings=[*run.warnings, *times.warnings, *usage.warnings, *kernel_warnings],
         versions=collect_versions(run),
+        program=run.program,
         code_fingerprint=run.code_sha256,
         step_time=step_time,
         items_per_second=items_per_second,

@@ -54,7 +54,7 @@ from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
-from polybench.schema.result import Startup, Status, Training
+from polybench.schema.result import Program, Startup, Status, Training
 
 
 @dataclass
@@ -77,6 +77,7 @@ class MeasuredConfiguration:
     python: tuple[str, str] | None = None
     """Version and path of another environment's interpreter."""
     parity: ParityCheck = UNCHECKED
+    program: Program | None = None
     code_sha256: str | None = None
     later_code_sha256: str | None = None
     resolution: Literal["step", "block"] = "step"
@@ -183,6 +184,7 @@ class MeasuredConfiguration:
     def _(self, event: EngineLoaded) -> None:
         self.engine_info = EngineInfo(event.versions, event.build, tuple(event.devices))
         self.python, self.code_sha256 = event.python, event.code_sha256
+        self.program = event.program or self.program
 
     @apply.register
     def _(self, event: ParityChecked) -> None:

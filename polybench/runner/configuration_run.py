@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from polybench.engines.job import EngineInfo
-from polybench.errors import EngineUnavailable
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.log import EngineLoaded, Failed, Log, OfConfiguration, ParityChecked, Warned
 from polybench.planning.plan import engine_spec
 from polybench.protocol.calls import Loaded
@@ -15,6 +15,7 @@ from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
 from polybench.protocol.loaded_code import Code, changed_names, describe_changes, fingerprint
 from polybench.results.measured import MeasuredConfiguration
 from polybench.schema.parity import UNCHECKED, ParityCheck
+from polybench.schema.result import Program
 
 NO_CODE: Code = {}
 
@@ -65,10 +66,18 @@ class ConfigurationRun(MeasuredConfiguration):
         if (self.engine_info, self.code_sha256) != (loaded.info, fingerprint(loaded.code)):
             version = self.interpreter.version
             python = None if version is None else (version, self.interpreter.executable)
-            self._record_engine(loaded.info, loaded.code, python)
+            self._record_code(loaded.info, python, loaded.code)
         self.cached_check = None
         if cached is not None and cached.worker_info == loaded:
             self.record_parity(cached.parity, cached.later_code, cached=True)
+
+    def record_program(self, text: str) -> None:
+        """Record the program that a worker runs; raises ConfigurationFailed if an earlier worker ran another one."""
+        if self.program is not None and self.program.text != text:
+            raise ConfigurationFailed("its program is not the one that was timed before: start the study again")
+        if text and self.program is None:
+            assert self.engine_info is not None
+            self._record_engine(self.engine_info, self.python, self.code_sha256, Program.of(text))
 
     def record_parity(self, parity: ParityCheck, later_code: Code = NO_CODE, *, cached: bool = False) -> None:
         """Record a parity check, and which code the checked worker had loaded after its first step."""
@@ -78,8 +87,16 @@ class ConfigurationRun(MeasuredConfiguration):
         if self.log is not None:
             self.log.save_content(sha256, later_code)
 
-    def _record_engine(self, info: EngineInfo, code: Code, python: tuple[str, str] | None) -> None:
+    def _record_code(self, info: EngineInfo, python: tuple[str, str] | None, code: Code) -> None:
         sha256 = fingerprint(code)
+        self._record_engine(info, python, sha256)
+        self.code = dict(code)
+        if self.log is not None:
+            self.log.save_content(sha256, code)
+
+    def _record_engine(
+        self, info: EngineInfo, python: tuple[str, str] | None, code_sha256: str | None, program: Program | None = None
+    ) -> None:
         self.record(
             EngineLoaded(
                 configuration=self.configuration.name,
@@ -87,18 +104,16 @@ class ConfigurationRun(MeasuredConfiguration):
                 build=info.build,
                 devices=[*info.devices],
                 python=python,
-                code_sha256=sha256,
+                program=program,
+                code_sha256=code_sha256,
             )
         )
-        self.code = dict(code)
-        if self.log is not None:
-            self.log.save_content(sha256, code)
 
     def copy_check(self, first: ConfigurationRun) -> None:
         """Record what was found out about an equal configuration before anything was measured."""
         self.cached_check = first.cached_check
         if first.engine_info is not None:
-            self._record_engine(first.engine_info, first.code, first.python)
+            self._record_code(first.engine_info, first.python, first.code)
         if first.parity != UNCHECKED:
             self.record_parity(first.parity, first.later_code)
         if first.status in ("unavailable", "failed"):

@@ -341,6 +341,7 @@ def record_operations(run: ConfigurationRun, worker: WorkerProcess, repetitions:
 
 
 def _record_startup(process: int, run: ConfigurationRun, prepared: Prepared) -> None:
+    run.record_program(prepared.program)
     run.record(
         WorkerStarted(
             configuration=run.configuration.name,

@@ -5,8 +5,9 @@ All times are in seconds. Null means "not measured" or "no source", never 0.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -59,6 +60,26 @@ SIGNIFICANCE_LEVEL = 0.05
 
 Scope = Literal["processes", "single_process"]
 """The source of an interval's variation: several process runs, or the rounds of one."""
+
+
+class Program(msgspec.Struct, frozen=True):
+    """The program that an engine runs; `polybench export ID` prints its text."""
+
+    text: str
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if self.sha256 != _sha256(self.text):
+            raise ValueError("the SHA-256 of a program is not that of its text")
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the program of a text."""
+        return cls(text, _sha256(text))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class StepTime(msgspec.Struct, frozen=True):
@@ -361,6 +382,8 @@ class Result(ConfigurationStatus, kw_only=True):
     such a configuration, and names it in no sentence."""
     warnings: list[str] = []
     versions: dict[str, Any] = {}
+    program: Program | None = None
+    """The program that was timed; null for an engine whose step is not a program of its own."""
     code_fingerprint: str | None = None
     """A hash of every file that a worker had loaded before its first step; it differs between machines."""
     step_time: StepTime | None = None

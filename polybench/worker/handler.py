@@ -146,7 +146,8 @@ class Worker:
             second_step_seconds=second,
             detail=engine.startup_detail(),
         )
-        return Prepared(startup, engine.timing_resolution, engine.has_call_overhead, engine.conventions(), losses)
+        resolution, has_overhead = engine.timing_resolution, engine.has_call_overhead
+        return Prepared(startup, resolution, has_overhead, engine.conventions(), losses, engine.program)
 
     def _load_preloaded(self) -> float:
         shard = np.s_[:, self._rank.shard(self._epoch.batch_size)]

@@ -45,7 +45,7 @@ def test_each_mode_takes_the_network_with_and_without_its_option(
     data = [] if "--framework" in mode else ["--data", "synthetic"]
 
     def written(*network: str) -> tuple[str, list[bytes]]:
-        text = printed("export", *network, *mode.split(), *data)
+        text = printed("export", *network, *mode.split(), *data, "--force")
         return text, [path.read_bytes() for path in sorted(tmp_path.iterdir())]
 
     default = written()
@@ -55,7 +55,7 @@ def test_each_mode_takes_the_network_with_and_without_its_option(
 
 def test_the_weights_beside_the_code_are_those_of_the_seed(tmp_path: Path) -> None:
     def weights(seed: int) -> bytes:
-        printed("export", "lenet", "--framework", "torch", "--seed", seed, "-o", tmp_path / "net.py")
+        printed("export", "lenet", "--framework", "torch", "--seed", seed, "--force", "-o", tmp_path / "net.py")
         return (tmp_path / "net.npz").read_bytes()
 
     assert weights(0) == weights(0) != weights(7)

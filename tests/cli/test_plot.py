@@ -112,10 +112,10 @@ def test_a_report_includes_related_documents(store: Store) -> None:
     assert found.layers is not None
     assert found.explanation is not None
     assert [pair.configuration for pair in found.explanation.comparisons] == ["tf/cpu", "flux/cpu"]
-    scripts = dict(found.scripts)
-    assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
-    assert "UNTIMED_STEPS, STEPS = 2, 3" in scripts["torch/cpu"]
-    assert "STEPS = 3\n" in scripts["tf/cpu"]
+    programs = dict(found.programs)
+    assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(programs)  # keras_fit has none
+    assert "UNTIMED_STEPS, STEPS = 2, 3" in programs["torch/cpu"]
+    assert "STEPS = 3\n" in programs["tf/cpu"]
     assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None, None)
 
 

@@ -19,7 +19,7 @@ from polybench.storage.store import Store
 from tests.runner.studies import interrupt_at
 from tests.simulated_machine import Machine, Script, study_of
 
-TWO = {"torch": Script(), "tf": Script(0.014, pause_interval=40, pause_seconds=0.096)}
+TWO = {"torch": Script(program="def train_step(): ...\n"), "tf": Script(0.014, pause_interval=40, pause_seconds=0.096)}
 THREE = TWO | {"jax": Script(0.030)}
 FEW: dict[str, Any] = {"processes": 2, "rounds_per_process": 2, "steps_per_round": 5}
 

@@ -69,7 +69,8 @@ class TorchEngine(Engine):
 
         self._replicas.join_group(self._device)
         self.is_forward_pass = job.workload.is_forward_pass
-        self._program = import_program(emit(replace(job, device=str(self._device))), self.folder)
+        self.program = emit(replace(job, device=str(self._device)))
+        self._program = import_program(self.program, self.folder)
         self.set_initial_weights(weights)
         self._state = self._program.setup(self._initial)
         self._tensors = self._canonical(self._network.state_dict())

@@ -296,3 +296,13 @@ def test_every_variant_is_formatted_python(variant: str, precision: str, tmp_pat
         [ruff, "format", "--diff", "--isolated", tmp_path], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout
+
+
+@needs("torch")
+def test_the_engine_says_which_program_it_has_imported() -> None:
+    from polybench.engines.torch.engine import TorchEngine
+
+    engine = TorchEngine()
+    engine.build(job(), initial_weights(LENET, 0))
+    assert engine.program == emit(job())
+    assert Path(engine._program.__file__ or "").read_text("utf-8") == engine.program
