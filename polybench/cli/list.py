@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -14,6 +14,9 @@ from polybench.cli.output import print_table, terminal_width
 from polybench.schema import units
 from polybench.storage.filters import NO_FILTERS, Filters
 from polybench.storage.summaries import StudySummary
+
+if TYPE_CHECKING:
+    from polybench.storage.store import Store
 
 
 @with_options("results")
@@ -29,11 +32,16 @@ def list_studies(
 
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
+    from polybench.storage.store import Store, results_folder, without_collections
+
+    with without_collections():
+        _print(Store(results_folder(results)), filters, format, show_points=show_points)
+
+
+def _print(store: Store, filters: Filters, format: str, *, show_points: bool) -> None:
     from polybench.render.study_list import render
     from polybench.storage.filters import filter_summaries
-    from polybench.storage.store import Store, results_folder
 
-    store = Store(results_folder(results))
     studies = sorted([*store.summaries(), *store.other_summaries()], key=lambda study: (study.started_at, study.file))
     now = time.time()
     rows = [_row(study, now) for study in filter_summaries(studies, filters)]
