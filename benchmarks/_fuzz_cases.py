@@ -40,6 +40,7 @@ from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render
 from polybench.results.layers import derive_layers
+from polybench.results.summaries import summarize as summarize_document
 from polybench.runner.prepare import new_header, new_log, open_session
 from polybench.runner.process_runs import ProcessRuns
 from polybench.runner.progress import NullProgress
@@ -51,7 +52,6 @@ from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.trace import TraceDiffDocument, TraceSummary
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store, load_document
-from polybench.storage.summaries import summarize as summarize_document
 from polybench.trace import diff as trace_diff
 from polybench.trace.file import Trace
 from polybench.trace.recorder import record

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app, output
+from polybench.schema.metadata import UNKNOWN_HOST
 from polybench.schema.metrics import METRICS
-from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.gallery import GALLERY, figures, sweeps
 

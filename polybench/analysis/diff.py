@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from polybench.analysis.repetitions import Repetitions
 from polybench.analysis.verdicts import DIFFERENCES, judge
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
+from polybench.results.repetitions import Repetitions
+from polybench.results.summaries import StudySummary
 from polybench.schema import units
 from polybench.schema.analyses import ENOUGH_REPETITIONS, Changed, DiffDocument, DiffRow, StudyInfo, StudySpread
-from polybench.schema.metadata import Host
+from polybench.schema.metadata import UNKNOWN_HOST, Host
 from polybench.schema.options import RENAME, Study
 from polybench.schema.result import Interval, Result, largest_change
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange, combine, difference_of_shifts, log_ratio_change
 from polybench.stats.statistics import process_log_means, process_means, q_values
-from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.summaries import StudySummary
 
 TOLERANCE = Study().tolerance
 """Smallest difference of step times that is named, as in a study: a verdict needs an interval besides."""

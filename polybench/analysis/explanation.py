@@ -12,18 +12,18 @@ from polybench.analysis.explanation_summary import summarize
 from polybench.analysis.explanation_text import pair_statements
 from polybench.analysis.recommendations import excluded_configurations, find_recommendations, suggested_measurements
 from polybench.analysis.related_studies import find_layers, find_variations
-from polybench.analysis.repetitions import Repetitions
 from polybench.analysis.step_parts import find_shared_layers, step_parts
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
 from polybench.results.comparisons import compare_results, correct_for_number
+from polybench.results.repetitions import Repetitions
+from polybench.results.summaries import StudySummary
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.names import namer
 from polybench.schema.result import SINGLE_PROCESS, Comparison, Result
 from polybench.schema.study import StudyDocument
-from polybench.storage.summaries import StudySummary
 
 _MAX_CONFIGURATIONS = 200
 """Each is compared with the others of its engine."""

@@ -12,7 +12,9 @@ import msgspec
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, TOLERANCE, format_value
 from polybench.analysis.verdicts import DIFFERENCES, judge
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
+from polybench.results.summaries import summarize_configuration
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series, StudySpread
+from polybench.schema.metadata import UNKNOWN_HOST
 from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import (
@@ -26,9 +28,7 @@ from polybench.stats.between_studies import (
 )
 from polybench.stats.change_points import Segment, segment
 from polybench.stats.statistics import student_quantile, summarize_step_times
-from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.filters import NO_FILTERS, Filters
-from polybench.storage.summaries import summarize_configuration
 
 MAX_STUDIES = 300
 """Number of the newest studies of one configuration that are used; the fit takes quadratic time."""

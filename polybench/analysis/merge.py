@@ -9,17 +9,17 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.analysis.diff import format_value
-from polybench.analysis.repetitions import Repetitions
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.results.comparisons import compare_costs, compare_results, compare_throughput, dollars_per_epoch
 from polybench.results.interference import inconclusive_reason
+from polybench.results.repetitions import Repetitions
+from polybench.results.summaries import StudySummary
 from polybench.results.warnings import shared_warnings
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import RENAME, merge_prices, parse_price_key
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import difference_of_shifts
-from polybench.storage.summaries import StudySummary
 
 _WORKLOAD = ("model", "pass_", "data_sha256", "batch_size", "optimizer", "input", "augment")
 """Settings that must be equal. Machines may differ in threads; precision belongs to the configuration."""

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.analysis.related_studies import find_layers
-from polybench.analysis.repetitions import spread_between_days
 from polybench.errors import BadInput
 from polybench.networks import MODELS
 from polybench.planning.suggested_commands import has_layers
-from polybench.schema.analyses import ExplanationDocument, RepetitionSpread
+from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration
 from polybench.schema.result import Result
@@ -33,20 +32,17 @@ class RelatedDocuments(NamedTuple):
         programs: configuration, and the program that it ran or else its plain program, if there is one.
         layers: None if no saved layers document is related.
         explanation: None if there is nothing to compare.
-        spread: between the study's repetitions on other days; None without any.
     """
 
     programs: list[tuple[str, str]]
     layers: LayersDocument | None
     explanation: ExplanationDocument | None
-    spread: RepetitionSpread | None
 
 
 def related_documents(study: StudyDocument, saved: SavedDocuments) -> RelatedDocuments:
     """Return what the saved documents of `load_saved_documents` and the study itself say about it."""
     programs = [(result.configuration, text) for result in study.results if (text := _program(study, result))]
-    layers, spread = newest_layers(study, saved.layers), spread_between_days(study, saved.summaries)
-    return RelatedDocuments(programs, layers, _explanation(study, saved), spread)
+    return RelatedDocuments(programs, newest_layers(study, saved.layers), _explanation(study, saved))
 
 
 def load_saved_documents(study: StudyDocument, store: Store) -> SavedDocuments:

@@ -41,7 +41,7 @@ class Options(TypedDict, total=False):
     loader_workers: int | None
     augment: bool
     threads: int | None
-    force: bool
+    oversubscribe: bool
     replicas: int | Sequence[int]
     malloc: str
     pin_cpus: bool

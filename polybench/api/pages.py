@@ -10,13 +10,14 @@ import msgspec
 
 from polybench.analysis.diff import TOLERANCE, diff
 from polybench.analysis.history import build_history
-from polybench.analysis.related_documents import load_saved_documents, related_documents
+from polybench.analysis.related_documents import load_saved_documents
+from polybench.api.results import study_section
 from polybench.errors import BadInput
-from polybench.html_report import StudySection, render_report
+from polybench.html_report import render_report
 from polybench.html_report.pages import HISTORY, LIST, diff_page, diff_path, history_page, list_page, report_path
+from polybench.results.summaries import StudySummary
 from polybench.schema.analyses import DiffDocument
 from polybench.storage.store import Store
-from polybench.storage.summaries import StudySummary
 
 
 class Page(NamedTuple):
@@ -81,8 +82,7 @@ class Pages:
             for summary in group:
                 if (study := self._read(summary)) is not None:
                     saved = saved or load_saved_documents(study, self._store)
-                    section = StudySection(study, *related_documents(study, saved))
-                    yield Page(report_path(summary.file), render_report([section], reports=()))
+                    yield Page(report_path(summary.file), render_report([study_section(study, saved)], reports=()))
 
     def _sweep_reports(self) -> Iterator[Page]:
         """Yield the reports of sweeps and overheads, with links to those of their points."""

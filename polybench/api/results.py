@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from polybench.analysis.explanation import SavedDocuments
 from polybench.analysis.prices import check_prices
 from polybench.analysis.related_documents import load_saved_documents, related_documents
 from polybench.errors import BadInput, install_command, lookup_or_suggest
@@ -21,6 +22,7 @@ from polybench.render import explanation, render
 from polybench.render.layers import layer_records
 from polybench.render.table import Sort
 from polybench.results.document import report_of
+from polybench.results.repetitions import spread_between_days
 from polybench.results.sweep import derive_sweep
 from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
 from polybench.schema.documents import AnyDocument
@@ -138,7 +140,8 @@ class StudyResult(LoggedResult[StudyDocument]):
         It includes layers and an explanation if `results`, the folder of saved studies, has the documents for
         them.
         """
-        return render_report([study_section(self.document, Store(results_folder(results)))])
+        saved = load_saved_documents(self.document, Store(results_folder(results)))
+        return render_report([study_section(self.document, saved)])
 
     def plot(self, name: str = "speed") -> Any:
         """Return a plotly Figure by its name in `polybench.figures.FIGURES`; requires plotly (extra `plot`).
@@ -318,7 +321,7 @@ def load_sections(
             )
     check_prices(prices or (), documents)
     return [
-        study_section(one, store) if isinstance(one, StudyDocument) else one  # type: ignore[misc]  # checked above
+        study_section(one, load_saved_documents(one, store)) if isinstance(one, StudyDocument) else one  # type: ignore[misc]  # checked above
         for one in documents
     ]
 
@@ -332,6 +335,7 @@ def _document(part: str | StudyResult | SweepResult, store: Store, prices: Mappi
     return derive_sweep(events, prices=prices) if isinstance(part, SweepResult) else report_of(events, prices=prices)
 
 
-def study_section(study: StudyDocument, store: Store) -> StudySection:
-    """Return the section of a study, with its programs, layers and explanation as far as available."""
-    return StudySection(study, *related_documents(study, load_saved_documents(study, store)))
+def study_section(study: StudyDocument, saved: SavedDocuments) -> StudySection:
+    """Return the section of a study, with its programs, layers, explanation and repetitions as far as available."""
+    repeated = msgspec.structs.replace(study, repetitions=spread_between_days(study, saved.summaries))
+    return StudySection(repeated, *related_documents(repeated, saved))

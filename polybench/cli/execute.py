@@ -131,9 +131,12 @@ class StudyOutput:
         """Print the study, with its explanation if requested; raise typer.Exit with the exit code."""
         from polybench.render import explanation
         from polybench.render.study import fastest_rows
+        from polybench.results.repetitions import spread_between_days
 
         options = self._options
         progress.flush_warnings(result.warnings)
+        if self.store is not None:
+            result.repetitions = spread_between_days(result, self.store.summaries())
         if not options.quiet:
             _print_log_tails(result)
         explained = ExplainResult(None)
@@ -151,8 +154,6 @@ class StudyOutput:
         print_and_exit(text, options, self.store, message, *codes, hint=hint, fastest=fastest)
 
     def _render(self, result: StudyDocument) -> str:
-        from polybench.analysis.repetitions import spread_between_days
-
         return render(
             result,
             self._options.format,
@@ -162,7 +163,6 @@ class StudyOutput:
             published=self._options.published,
             notes=self.store is None,
             name="last",
-            spread=spread_between_days(result, self.store.summaries()) if self.store else None,
         )
 
 

@@ -102,7 +102,7 @@ def export(
     Example: polybench export --model net.toml --framework keras -o net.py
     """
     if output is not None and not force:
-        _refuse_to_replace(output, *([output.with_suffix(".npz")] if framework else []))
+        _refuse_to_replace(output, *([output.with_suffix(".npz")] if framework else []), is_folder=train)
     if network is not None and names_study(network):
         rest = {"train", "weights", "framework", "steps", *WORKLOAD}
         reject_given(context, rest, f"has no effect on the programs of {network}: leave it out")
@@ -129,11 +129,11 @@ def export(
         _export_network(model, framework, study.seed, output)
 
 
-def _refuse_to_replace(*paths: Path) -> None:
-    """Raise BadInput if a file, or a folder with files, exists."""
+def _refuse_to_replace(*paths: Path, is_folder: bool) -> None:
+    """Raise BadInput if a folder with files exists, or a file unless it ought to be a folder."""
     for path in paths:
         with contextlib.suppress(OSError):  # reported by what writes there
-            if any(path.iterdir()) if path.is_dir() else path.exists():
+            if any(path.iterdir()) if path.is_dir() else path.is_file() and not is_folder:
                 raise BadInput(f"--output: {path} exists: name another one, or add --force")
 
 

@@ -11,9 +11,9 @@ import typer
 
 from polybench.cli.options import TableOrJson, with_options
 from polybench.cli.output import print_table, terminal_width
+from polybench.results.summaries import StudySummary
 from polybench.schema import units
 from polybench.storage.filters import NO_FILTERS, Filters
-from polybench.storage.summaries import StudySummary
 
 if TYPE_CHECKING:
     from polybench.storage.store import Store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,7 +56,6 @@ def show(
     Example: polybench show last --format markdown
     """
     from polybench.analysis.prices import check_prices
-    from polybench.analysis.repetitions import spread_between_days
     from polybench.render.methods import methods_text
     from polybench.render.study import fastest_rows
     from polybench.render.table import wrap
@@ -65,12 +64,12 @@ def show(
     store = Store(results_folder(options.results))
     if title is not None or tag:
         study = _newest(study, Filters(title=title, tags=tag or ()), store)
-    computed: dict[str, Any] = {"baseline": baseline, "tolerance": tolerance, "prices": prices, "salvage": salvage}
+    computed = {"baseline": baseline, "tolerance": tolerance}
     document: AnyDocument
     if baseline is not None or tolerance is not None:
-        document = store.load(study, **computed)
+        document = store.load(study, salvage=salvage, prices=prices, repetitions=store.summaries(), **computed)
     else:
-        document = load_document(study, store, salvage=salvage, prices=prices)
+        document = load_document(study, store, salvage=salvage, prices=prices, with_repetitions=True)
     check_prices(prices or (), [document])
     if not isinstance(document, StudyDocument):
         reject_options({"--notes": notes, "--methods": methods}, f"{study} is not a study")
@@ -80,9 +79,9 @@ def show(
     check_format(options.format)
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
-    line, spread = width(options.output), spread_between_days(document, store.summaries())
+    line = width(options.output)
     if methods:
-        write(f"{wrap(methods_text(document, spread), line)}\n", options.output)
+        write(f"{wrap(methods_text(document), line)}\n", options.output)
         return
     text = render(
         document,
@@ -92,7 +91,6 @@ def show(
         published=options.published,
         notes=notes,
         name=study if study == "last" else "ID",
-        spread=spread,
     )
     write(text, options.output, fastest_rows(document))
 

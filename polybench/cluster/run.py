@@ -14,6 +14,7 @@ from polybench.cluster.executor import Executor, make_executor, supports_upload
 from polybench.log import Header
 from polybench.planning.plan import check_remote
 from polybench.results.document import study_toml
+from polybench.results.summaries import StudySummary
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy
 from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
@@ -22,7 +23,6 @@ from polybench.runner.scratch import scratch_folder
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.storage.store import Store
-from polybench.storage.summaries import StudySummary
 
 
 def run_on_cluster(

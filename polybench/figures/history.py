@@ -18,9 +18,9 @@ from polybench.figures.figure import (
     style_for,
 )
 from polybench.render.history import step_time
+from polybench.results.summaries import parse_time
 from polybench.schema import units
 from polybench.schema.analyses import HistoryDocument, Point, Series
-from polybench.storage.filters import parse_time
 
 MAX_SERIES = 12
 """Maximum number of series that readers can distinguish in a figure."""

@@ -17,9 +17,9 @@ from polybench.html_report.page import View
 from polybench.render import diff
 from polybench.render.history import series_table
 from polybench.render.study_list import fastest_text, workload_text
+from polybench.results.summaries import StudySummary
 from polybench.schema.analyses import DiffDocument, HistoryDocument, Verdict
 from polybench.schema.result import library_versions
-from polybench.storage.summaries import StudySummary
 
 LIST, HISTORY = "index.html", "history.html"
 REPORTS, DIFFS = "reports", "diffs"

@@ -16,7 +16,7 @@ from polybench.render.study import fastest_rows, header_lines, status_text
 from polybench.render.table import name_text
 from polybench.render.verdicts import summary_sentences
 from polybench.schema import units
-from polybench.schema.analyses import ExplanationDocument, RepetitionSpread
+from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, Metric
 from polybench.schema.parity import ParityCheck, PrecisionResult, TensorComparison
@@ -35,8 +35,6 @@ class StudySection(NamedTuple):
     """Configurations and their programs."""
     layers: LayersDocument | None = None
     explanation: ExplanationDocument | None = None
-    spread: RepetitionSpread | None = None
-    """The spread between the study's repetitions on other days."""
 
 
 def build_view(section: StudySection, number: int) -> View:
@@ -58,7 +56,7 @@ def build_view(section: StudySection, number: int) -> View:
         "summary": [sentence for sentence in summary_sentences(study) if sentence != first],
         "table": table,
         "all_figures": figures,
-        "notes": [methods_text(study), *footnotes(study, [one["name"] for one in table["columns"]], section.spread)],
+        "notes": [methods_text(study), *footnotes(study, [one["name"] for one in table["columns"]])],
         "parity_views": parity_views(study),
         "parity_kinds": ("logits",) if settings.pass_ == "forward" else ("loss", "gradient", "weight"),
         "explanation": explanation,

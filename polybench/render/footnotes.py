@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from polybench.render.table import one_line, share_lines, wrap
 from polybench.schema import units
-from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.metrics import is_side_by_side
 from polybench.schema.names import namer
 from polybench.schema.options import EngineName
@@ -34,9 +33,7 @@ class KeyNotes(NamedTuple):
     marks: dict[str, str]
 
 
-def key_notes(
-    study: StudyDocument, columns: Collection[str], width: int, spread: RepetitionSpread | None = None
-) -> KeyNotes:
+def key_notes(study: StudyDocument, columns: Collection[str], width: int) -> KeyNotes:
     """Choose the notes that fit into a few lines: intervals, footnotes of rows, the garbage collector, repetitions."""
     lines = [*_interval_notes(study), *_memory_group_notes(study)]
     marks: dict[str, str] = {}
@@ -48,7 +45,7 @@ def key_notes(
             left -= needed
             lines.append(f"{mark} {text}")
             marks |= {name: f"{marks[name]} {mark}" if name in marks else mark for name in configurations}
-    for text in [*_collector_notes(study), *_repetition_notes(spread)]:
+    for text in [*_collector_notes(study), *_repetition_notes(study)]:
         needed = _line_count(text, width)
         if needed <= left:
             left -= needed
@@ -112,8 +109,8 @@ def _collector_notes(study: StudyDocument) -> Iterator[str]:
             )
 
 
-def _repetition_notes(spread: RepetitionSpread | None) -> list[str]:
-    return [spread.description] if spread else []
+def _repetition_notes(study: StudyDocument) -> list[str]:
+    return [study.repetitions.description] if study.repetitions else []
 
 
 def _parity_failure(result: Result) -> str:
@@ -124,7 +121,7 @@ def _interruption(result: Result) -> str:
     return f"interrupted: {one_line(result.reason or 'times cover the finished rounds')}"
 
 
-def footnotes(study: StudyDocument, columns: Collection[str], spread: RepetitionSpread | None = None) -> list[str]:
+def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
     """Collect the footnotes of a study.
 
     Notes about a quantity depend on the names of the shown columns. Notes about differences between rows are
@@ -145,7 +142,7 @@ def footnotes(study: StudyDocument, columns: Collection[str], spread: Repetition
         *_memory_group_notes(study),
         *_pipeline_notes(study),
         *_collector_notes(study),
-        *_repetition_notes(spread),
+        *_repetition_notes(study),
         *_rare_pause_notes(study),
         *data_parallel_notes(study, shown),
         *_source_notes(study, shown),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from polybench.render.study import count_runs, short_cpu
 from polybench.schema import units
-from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
 
@@ -18,15 +17,12 @@ _FRAMEWORKS = {
 _PRECISIONS = {"fp32": "float32", "tf32": "TensorFloat-32", "bf16": "bfloat16"}
 
 
-def methods_text(study: StudyDocument, spread: RepetitionSpread | None = None) -> str:
-    """Describe workload, frameworks, machine, check and statistics of a study in sentences.
-
-    `spread` is that between its repetitions on other days.
-    """
+def methods_text(study: StudyDocument) -> str:
+    """Describe workload, frameworks, machine, check, statistics and repetitions of a study in sentences."""
     measured = [result for result in study.results if result.is_measured]
     if not measured:
         return "Nothing was measured."
-    between = [f"{spread.description}."] if spread else []
+    between = [f"{study.repetitions.description}."] if study.repetitions else []
     parts = [_workload(study, measured), _runs(study, measured), *_check(measured), *_statistics(measured), *between]
     return " ".join(parts)
 

@@ -34,8 +34,8 @@ def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
         study = msgspec.structs.replace(study, published=[])
     metrics = important_columns(study, options.width) if options.columns is None else options.columns
     names = [metric.name for metric in metrics]
-    key = key_notes(study, names, options.width or WIDTH, options.spread)
-    every = [*header_lines(study)[:2], *footnotes(study, names, options.spread)]
+    key = key_notes(study, names, options.width or WIDTH)
+    every = [*header_lines(study)[:2], *footnotes(study, names)]
     others = [note for note in every if note not in key.lines]
     left_out = [] if options.columns is not None else _left_out(study, names)
     return msgspec.structs.replace(
@@ -72,11 +72,7 @@ def latex_table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table
         columns = [Column("engine"), *(Column(title, numeric=True) for title in titles)]
         whole = msgspec.structs.replace(whole, columns=columns, rows=rows, tables=[])
     without_result = [sentence for sentence in whole.summary if sentence.startswith(WITHOUT_RESULT)]
-    notes = [
-        *without_result,
-        methods_text(study, options.spread),
-        *(whole.notes if options.columns is not None else ()),
-    ]
+    notes = [*without_result, methods_text(study), *(whole.notes if options.columns is not None else ())]
     comments = [one for one in (*whole.summary, *whole.notes, *whole.further_notes) if one not in notes]
     return msgspec.structs.replace(whole, summary=(), notes=notes, further_notes=comments)
 

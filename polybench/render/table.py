@@ -12,7 +12,6 @@ import msgspec
 from polybench.schema.printable import printable
 
 if TYPE_CHECKING:
-    from polybench.schema.analyses import RepetitionSpread
     from polybench.schema.metrics import Metric
 
 INTERVALS = "intervals: 95% confidence, across process runs"
@@ -39,7 +38,6 @@ class TableOptions(NamedTuple):
         width: characters per line into which the important columns must fit; None for no limit.
         notes: add all notes of a study, instead of the most important ones.
         name: the document's name in commands about it.
-        spread: of a study, the spread between its repetitions on other days; None without any.
     """
 
     columns: Sequence[Metric] | None = None
@@ -49,7 +47,6 @@ class TableOptions(NamedTuple):
     width: int | None = None
     notes: bool = False
     name: str = "ID"
-    spread: RepetitionSpread | None = None
 
 
 DEFAULTS = TableOptions()

@@ -28,7 +28,9 @@ from polybench.results.interference import (
     throttling_warnings,
 )
 from polybench.results.measured import MeasuredConfiguration, MeasuredStudy, measured_study
+from polybench.results.repetitions import spread_between_days
 from polybench.results.sanity import implausible_results
+from polybench.results.summaries import StudySummary
 from polybench.results.usage import summarize_usage
 from polybench.results.warnings import final_warnings
 from polybench.schema import units
@@ -89,6 +91,7 @@ def derive(
     baseline: str | None = None,
     tolerance: float | None = None,
     prices: Mapping[str, float] | None = None,
+    repetitions: Sequence[StudySummary] = (),
     salvage: bool = False,
 ) -> StudyDocument:
     """Compute the report of a log; nothing else enters.
@@ -98,6 +101,7 @@ def derive(
         baseline: a configuration in place of the study's baseline.
         tolerance: in place of the study's.
         prices: dollars per hour, as `--price`; those of the study remain for other devices.
+        repetitions: saved studies, among which may be repetitions of this one on other days.
         salvage: use only the events before a damage.
 
     Raises:
@@ -105,7 +109,9 @@ def derive(
         DamagedLog: the events contradict each other, or nothing was begun.
     """
     measured = measured_study(events, salvage=salvage)
-    return derive_measured(measured, baseline=baseline, tolerance=tolerance, prices=prices)
+    document = derive_measured(measured, baseline=baseline, tolerance=tolerance, prices=prices)
+    document.repetitions = spread_between_days(document, repetitions)
+    return document
 
 
 def derive_measured(

@@ -76,6 +76,10 @@ class RoundInterference(msgspec.Struct, frozen=True):
     affected: bool
 
 
+UNKNOWN_HOST = "<host>"
+"""Stands for every host name, so two documents with it may come from two machines."""
+
+
 class Host(msgspec.Struct, kw_only=True):
     """The machine."""
 

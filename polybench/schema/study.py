@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 
-from polybench.schema.analyses import Statement
+from polybench.schema.analyses import RepetitionSpread, Statement
 from polybench.schema.encoding import decode, encode
 from polybench.schema.metadata import Document, PhaseSeconds, PublishedResult, Resumed, RoundInterference, Settings, Tag
 from polybench.schema.options import Id
@@ -42,6 +42,8 @@ class StudyDocument(Document, kw_only=True):
     """An entry per round."""
     results: list[Result] = []
     published: list[PublishedResult] = []
+    repetitions: RepetitionSpread | None = None
+    """How much this study and its repetitions on other days differ, if any were given to `derive`."""
     explanation: list[Statement] = []
     """The statements of `compare --explain`."""
 

@@ -11,10 +11,7 @@ import tomli_w
 from polybench.errors import BadInput
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.documents import AnyDocument
-from polybench.schema.metadata import Host
-
-UNKNOWN_HOST = "<host>"
-"""Stands for every host name, so two documents with it may come from two machines."""
+from polybench.schema.metadata import UNKNOWN_HOST, Host
 
 OMITTED = "<omitted>"
 """Stands for a text that was left out."""

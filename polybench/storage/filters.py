@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from polybench.errors import BadInput
+from polybench.results.summaries import parse_time
 from polybench.schema.result import library_versions
 
 if TYPE_CHECKING:
-    from polybench.storage.summaries import ConfigurationSummary, StudySummary
-
-
-def parse_time(created: str) -> float | None:
-    """Return seconds since 1970 of an ISO 8601 time, by default in UTC; None if it is invalid."""
-    try:
-        time = datetime.datetime.fromisoformat(created)
-        return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    from polybench.results.summaries import ConfigurationSummary, StudySummary
 
 
 class Filters(NamedTuple):

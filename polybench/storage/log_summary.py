@@ -12,11 +12,7 @@ import msgspec
 from polybench.errors import BadInput
 from polybench.log import Header, Outline, PlannedConfiguration, StudyEnded, read_outline
 from polybench.networks.single_layer import is_single_layer
-from polybench.schema.documents import DOCUMENT_KINDS
-from polybench.schema.options import LogKind
-from polybench.schema.result import EndedResult
-from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.summaries import (
+from polybench.results.summaries import (
     ConfigurationSummary,
     FastestPoint,
     StudySummary,
@@ -25,6 +21,10 @@ from polybench.storage.summaries import (
     ranked_fields,
     settings_fields,
 )
+from polybench.schema.documents import DOCUMENT_KINDS
+from polybench.schema.metadata import UNKNOWN_HOST
+from polybench.schema.options import LogKind
+from polybench.schema.result import EndedResult
 
 
 def summarize_file(path: Path, kind: LogKind = "study") -> StudySummary:

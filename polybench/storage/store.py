@@ -21,6 +21,7 @@ from polybench.results.allocation_sites import derive_allocations
 from polybench.results.document import report_of
 from polybench.results.layers import derive_layers
 from polybench.results.peak import derive_peak
+from polybench.results.summaries import StudySummary
 from polybench.results.sweep import derive_sweep
 from polybench.schema.documents import (
     DOCUMENT_KINDS,
@@ -39,7 +40,6 @@ from polybench.schema.options import Id, SweepCommand
 from polybench.schema.study import SCHEMA, StudyDocument
 from polybench.storage.filters import NO_FILTERS, Filters
 from polybench.storage.log_summary import check_file_name, summarize_file, summarize_points
-from polybench.storage.summaries import StudySummary
 
 _SWEEPS = get_args(SweepCommand)
 
@@ -184,9 +184,9 @@ class Store:
     def load(self, name: str, **arguments: Any) -> StudyDocument:
         """Compute the report of the study with this ID, unique prefix of an ID, path of its log, or `last`.
 
-        The ID of a sweep's point is `SWEEP.N`. `last` is the study started last. `arguments` are those of `derive`: a
-        baseline, a tolerance and prices in place of the study's, and `salvage`, with which a damaged log counts up to
-        its first damaged line.
+        The ID of a sweep's point is `SWEEP.N`. `last` is the study started last. `arguments` are those of `derive`:
+        baseline, tolerance and prices in place of the study's, repetitions, and `salvage`, with which a damaged log
+        counts up to its first damaged line.
 
         Raises:
             BadInput: no study or several studies match, or its log cannot be read.
@@ -378,9 +378,16 @@ def write_file_atomically(path: Path, content: bytes) -> None:
 
 
 def load_document(
-    name: str, store: Store, *, salvage: bool = False, prices: Mapping[str, float] | None = None
+    name: str,
+    store: Store,
+    *,
+    salvage: bool = False,
+    prices: Mapping[str, float] | None = None,
+    with_repetitions: bool = False,
 ) -> AnyDocument:
     """Compute a document from the log of this ID, prefix, path or `last`, or read a printed one by its path.
+
+    With `with_repetitions`, that of a study has those among the saved studies.
 
     Raises:
         BadInput: no document or several documents match, or the document cannot be read.
@@ -390,7 +397,8 @@ def load_document(
         if kind != "study":
             document: AnyDocument = store.load_other(name, kind, salvage=salvage, prices=prices)
             return document
-        return store.load(name, salvage=salvage, prices=prices)
+        repetitions = store.summaries() if with_repetitions else ()
+        return store.load(name, salvage=salvage, prices=prices, repetitions=repetitions)
     try:
         document = read_document(read_regular_file(Path(name)))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.analysis import repetitions
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
 from polybench.render.diff import verdicts
+from polybench.results import repetitions
+from polybench.results.summaries import StudySummary, summarize
 from polybench.schema.analyses import DiffDocument, DiffRow
-from polybench.schema.metadata import ToolVersion
+from polybench.schema.metadata import UNKNOWN_HOST, ToolVersion
 from polybench.schema.options import RENAME
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
@@ -22,8 +23,6 @@ from polybench.schema.result import Result, StepTimes
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import ASSUMED_STD
 from polybench.stats.statistics import summarize_step_times
-from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.summaries import StudySummary, summarize
 from tests.factories import WORKLOAD, measured, study, unmeasured
 from tests.stats.test_interval_coverage import simulated_configuration
 

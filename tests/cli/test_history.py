@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from polybench.analysis import history as over_time
-from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.schema.metadata import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json
 from tests.factories import DISTURBED, WORKLOAD, measured, study

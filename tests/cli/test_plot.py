@@ -15,7 +15,7 @@ from polybench.html_report.study_section import build_view
 from polybench.schema.encoding import encode
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
-from tests.commands import printed, refused
+from tests.commands import printed, printed_json, refused
 from tests.factories import measured, points_over_threads, study
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep, with_peaks
 from tests.log_of import log_of, save_document, save_sweep
@@ -116,7 +116,7 @@ def test_a_report_includes_related_documents(store: Store) -> None:
     assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(programs)  # keras_fit has none
     assert "UNTIMED_STEPS, STEPS = 2, 3" in programs["torch/cpu"]
     assert "STEPS = 3\n" in programs["tf/cpu"]
-    assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None, None)
+    assert related_documents(study(), load_saved_documents(study(), store)) == ([], None, None)
 
 
 def test_the_spread_between_days_is_in_the_table_the_methods_and_the_report(store: Store) -> None:
@@ -128,6 +128,7 @@ def test_the_spread_between_days_is_in_the_table_the_methods_and_the_report(stor
         when = {"id": f"2025010{day}-000000-abcd", "created": f"2025-01-0{day}T00:00:00Z"}
         save_document(store, msgspec.structs.replace(document, **when))
     assert line in printed("show", "last")
+    assert printed_json("show", "last", "--format", "json")["repetitions"]["studies"] == 2
     assert f"{line}." in " ".join(printed("show", "last", "--methods").split())
     (section,) = load_sections(["last"], store)
     assert line in build_view(section, 1)["notes"]

@@ -12,8 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from polybench.cli import app
+from polybench.schema.metadata import UNKNOWN_HOST
 from polybench.schema.study import from_json
-from polybench.storage.anonymize import UNKNOWN_HOST
 from tests.gpu import __main__
 from tests.gpu.test_studies import REHEARSAL, Here, commands
 

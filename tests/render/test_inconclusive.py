@@ -25,6 +25,7 @@ from polybench.html_report import render_report, study_section, sweep_section
 from polybench.html_report.study_section import StudySection
 from polybench.render import EXPLANATION_FORMATS, FORMATS, explanation, render, study_list
 from polybench.results.comparisons import add_comparisons
+from polybench.results.summaries import summarize
 from polybench.results.sweep import MeasuredPoint, build_sweep_document
 from polybench.schema.analyses import DiffDocument, HistoryDocument, MergeDocument
 from polybench.schema.documents import DOCUMENT_KINDS, kind_of
@@ -35,7 +36,6 @@ from polybench.schema.resources import GarbageCollection
 from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
-from polybench.storage.summaries import summarize
 from tests.commands import printed_json
 from tests.factories import DISTURBED, layers, measured, saved_again, study
 from tests.figures.documents import full_overhead

@@ -17,12 +17,13 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.analysis.history import build_history
 from polybench.analysis.merge import merge
 from polybench.analysis.recommendations import find_recommendations
-from polybench.analysis.repetitions import Repetitions
 from polybench.experiments.layers import run_layers
 from polybench.html_report import study_section, sweep_section
 from polybench.render import render
 from polybench.render.footnotes import footnotes
 from polybench.render.verdicts import summary_sentences
+from polybench.results.repetitions import Repetitions
+from polybench.results.summaries import FastestConfiguration, StudySummary, summarize
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.progress import NullProgress
 from polybench.schema.analyses import Series
@@ -30,7 +31,6 @@ from polybench.schema.result import SINGLE_PROCESS, Comparison
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import steps_to_break_even
 from polybench.storage.filters import Filters
-from polybench.storage.summaries import FastestConfiguration, StudySummary, summarize
 from tests.simulated_machine import THREADS, Machine, Script, repeat, study_of
 
 STEP = 0.020

@@ -23,12 +23,12 @@ from polybench.planning.suggested_commands import command_line, for_layers, meas
 from polybench.render import render
 from polybench.render.verdicts import summary_sentences
 from polybench.results.comparisons import compare_with_peak
+from polybench.results.summaries import summarize
 from polybench.results.sweep import build_overhead_document, build_sweep_document
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import PeakMeasurement
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json, to_json
-from polybench.storage.summaries import summarize
 from tests.factories import measured, study
 from tests.runner.studies import FAST, run
 

@@ -26,9 +26,10 @@ from polybench.protocol.environment import recorded_env_vars
 from polybench.render import FORMATS
 from polybench.run import run_study
 from polybench.runner.prepare import new_header
+from polybench.schema.metadata import UNKNOWN_HOST
 from polybench.schema.options import Study
 from polybench.schema.study import to_json
-from polybench.storage.anonymize import DATASETS, OMITTED, UNKNOWN_HOST, anonymize
+from polybench.storage.anonymize import DATASETS, OMITTED, anonymize
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST as FASTEST

@@ -26,9 +26,9 @@ from polybench.runner import checkpoint
 from polybench.runner.checkpoint import CheckpointStore, find_resumable, find_unfinished
 from polybench.runner.prepare import new_header
 from polybench.runner.resume import unfinished_ids, unfinished_log
+from polybench.schema.metadata import UNKNOWN_HOST
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
-from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.environments import make_environment, site_packages, write_engine

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.analysis.repetitions import Repetitions, spread_between_days
+from polybench.results.repetitions import Repetitions, spread_between_days
+from polybench.results.summaries import StudySummary, summarize
 from polybench.schema.analyses import RepetitionSpread
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import anonymize
-from polybench.storage.summaries import StudySummary, summarize
 from tests.factories import measured, study
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.analysis.repetitions import _repetitions
 from polybench.errors import BadInput
 from polybench.log import Header, encode_line
+from polybench.results.repetitions import _repetitions
+from polybench.results.summaries import StudySummary, parse_time, summarize
 from polybench.schema.documents import kind_of_id
 from polybench.schema.parity import ParityCheck
 from polybench.schema.study import to_json
-from polybench.storage.filters import Filters, filters_from_text, parse_time
+from polybench.storage.filters import Filters, filters_from_text
 from polybench.storage.log_summary import summarize_file
 from polybench.storage.store import Store, load_document
-from polybench.storage.summaries import StudySummary, summarize
 from tests.factories import measured, study, unmeasured
 from tests.gallery import GALLERY
 from tests.log_of import events_of, save_document

@@ -11,11 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from polybench.results.summaries import ConfigurationSummary, StudySummary, summarize
 from polybench.schema.analyses import RepetitionSpread, StudySpread
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import Repetition, estimate_spread
 from polybench.stats.statistics import student_quantile
-from polybench.storage.summaries import ConfigurationSummary, StudySummary, summarize
 
 MAX_STUDIES = 100
 """Number of the newest studies of a machine that are used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -9,12 +10,19 @@ from typing import Any
 import msgspec
 
 from polybench.schema.documents import split_point_id
-from polybench.schema.metadata import Host, InputKind, Settings
+from polybench.schema.metadata import UNKNOWN_HOST, Host, InputKind, Settings
 from polybench.schema.options import LogKind, Pass, Workload
 from polybench.schema.result import EndedResult, Result
 from polybench.schema.study import StudyDocument
-from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.filters import parse_time
+
+
+def parse_time(created: str) -> float | None:
+    """Return seconds since 1970 of an ISO 8601 time, by default in UTC; None if it is invalid."""
+    try:
+        time = datetime.datetime.fromisoformat(created)
+        return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 class FastestConfiguration(msgspec.Struct, frozen=True):
