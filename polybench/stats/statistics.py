@@ -329,6 +329,8 @@ def q_values(p_values: Sequence[float]) -> list[float]:
     Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995. It also holds
     for rows that depend on each other positively because they share a machine.
     """
-    from scipy.stats import false_discovery_control
-
-    return [float(q_value) for q_value in false_discovery_control(p_values)]
+    n, order = len(p_values), np.argsort(p_values)
+    bounds = np.asarray(p_values)[order] * n / np.arange(1, n + 1)
+    found = np.empty(n)
+    found[order] = np.minimum.accumulate(bounds[::-1])[::-1]
+    return found.tolist()

@@ -365,4 +365,5 @@ def test_a_ratio_of_means_is_within_its_interval() -> None:
 
 def test_q_values_limit_the_false_discovery_rate() -> None:
     assert q_values([0.01, 0.02, 0.5]) == pytest.approx([0.03, 0.03, 0.5])
+    assert q_values([0.5, 0.01, 0.04, 0.03]) == pytest.approx([0.5, 0.04, 0.16 / 3, 0.16 / 3])
     assert q_values([]) == []
