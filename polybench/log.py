@@ -177,15 +177,25 @@ class ParityChecked(Event, frozen=True, kw_only=True, tag="parity"):
     """Hash of the files that the checked worker had loaded at the end in addition, which are saved as well."""
 
 
+class ProgramStarted(Event, frozen=True, kw_only=True, tag="cold_start"):
+    """A start of a configuration's exported program alone on the machine, and the losses of its first steps."""
+
+    configuration: str
+    startup: Startup
+    losses: list[float | None] = []
+
+
 class WorkerStarted(Event, frozen=True, kw_only=True, tag="startup"):
     """Start of a worker in a process run, and the losses of its first steps; a loss that is not finite is null.
 
-    `startup` is null for a process that had been running before, as a session of Julia.
+    `startup` is null for a process that had been running before, as a session of Julia. `alone` is true if no other
+    worker was starting, and this one did not use compiled code of others.
     """
 
     configuration: str
     process: NaturalInt
     startup: Startup | None
+    alone: bool = True
     resolution: Literal["step", "block"]
     losses: list[float | None] = []
 
@@ -365,7 +375,7 @@ class StudyEnded(Event, frozen=True, kw_only=True, tag="end"):
 
 OfConfiguration = (
     EngineLoaded | ParityChecked | WorkerStarted | BlockTimed | OperationsTimed | MemoryMeasured | AllocationsCounted
-    | PipelineTimed | AllreduceTimed | PeaksUsed | EpochTrained | Failed
+    | PipelineTimed | AllreduceTimed | ProgramStarted | PeaksUsed | EpochTrained | Failed
 )  # fmt: skip
 """Events of one configuration; a warning may be one as well."""
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from polybench.log import Header, Log
 from polybench.runner.allocations import count_in_own_processes
+from polybench.runner.cold_start import start_programs
 from polybench.runner.parity import check_parity
 from polybench.runner.prepare import new_header, new_log, open_session
 from polybench.runner.process_runs import Operation, ProcessRuns
@@ -87,6 +88,8 @@ def run(
                 process_runs = ProcessRuns(session, operations)
                 while (number := session.next_process_run) is not None:
                     process_runs.measure(number)
+                if not operations:
+                    start_programs(session)
                 count_in_own_processes(session)
                 train(session)
         except KeyboardInterrupt:

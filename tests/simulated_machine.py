@@ -54,7 +54,8 @@ from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.calls import AnswerT, Loaded, NumpyTimes, Prepared, Request, RequestFailed
 from polybench.results.sweep import MeasuredPoint
 from polybench.run import run_study
-from polybench.runner import prepare, process_runs, progress, session, training, workers
+from polybench.runner import cold_start, prepare, process_runs, progress, session, training, workers
+from polybench.runner.cold_start import Program, Started
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.progress import NullProgress
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
@@ -206,6 +207,8 @@ class Machine:
             *((module, "gc", SimpleNamespace(collect=lambda: None)) for module in (timing_loop, worker_layers)),
             *((module, "read_counters", self.counters) for module in (load, interference)),
             (workers, "worker_environment", lambda *_: {}),
+            (cold_start, "_write_programs", lambda _, runs: {one.configuration.name: _program(one) for one in runs}),
+            (cold_start, "start_program", own.start_program),
             (interference, "cpu_seconds", own.cpu_seconds),
             (interference, "kernel_counts", own.kernel_counts),
             (interference, "seconds_per_fault", lambda: 0.0),
@@ -286,9 +289,10 @@ class Machine:
 
 
 def study_of(scripts: Mapping[str, Script], **fields: Any) -> Study:
-    """Return a study of these engines on the CPU, without parity check and counting passes."""
+    """Return a study of these engines on the CPU, without parity check, starts of programs and counting passes."""
     engines = tuple(name.partition("#")[0] for name in scripts)
     defaults = {"devices": ("cpu",), "threads": THREADS, "parity": False, "metrics": False, "data": "synthetic"}
+    defaults["cold_starts"] = 0
     return Study(engines=engines, **(defaults | fields))
 
 
@@ -468,6 +472,7 @@ class _OwnScripts:
         self._machine, self._scripts = machine, scripts
         self._workers: dict[int, SimulatedWorker] = {}
         self._levels: dict[Path, dict[str, float]] = {}
+        self._starts = 0
 
     def start_worker(self, run: ConfigurationRun, logs: Path, name: str, *, cold: bool = False) -> SimulatedWorker:
         engine = run.configuration.name.replace(f"/{run.configuration.device}", "")
@@ -479,6 +484,13 @@ class _OwnScripts:
         self._workers[worker.pid] = worker
         return worker
 
+    def start_program(self, program: Program, *_: object) -> Started:
+        """Start the program of an engine: half as long as a worker, and slower by a tenth from start to start."""
+        script, self._starts = self._scripts[program.command[0]], self._starts + 1
+        first, step = script.first_step_seconds, script.step_seconds(128)
+        startup = Startup(0.02, script.startup_seconds / 2 * (1 + self._starts / 10), 0.1, 0.05, first + step, step)
+        return Started(startup, [2.3, 2.2, 2.1])
+
     def cpu_seconds(self, pid: int) -> float:
         return self._workers[pid].simulated.cpu_seconds
 
@@ -487,6 +499,10 @@ class _OwnScripts:
 
 
 _RSS = read_rss()
+
+
+def _program(run: ConfigurationRun) -> Program:
+    return Program([run.configuration.name.replace(f"/{run.configuration.device}", "")], Path())
 
 
 class _NoPrograms:

@@ -60,6 +60,7 @@ class Options(TypedDict, total=False):
     timeout: float
     parity: bool
     parity_steps: int
+    cold_starts: int
     baseline: str | None
     prices: dict[str, float]
     metrics: bool

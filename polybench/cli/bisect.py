@@ -16,7 +16,10 @@ from polybench.render import render
 from polybench.schema.options import Study
 
 
-@with_options(*(name for name in WORKLOAD | MEASUREMENT if name not in UNUSED), "output", "results", "quiet", "verbose")
+@with_options(
+    *(name for name in WORKLOAD | MEASUREMENT if name not in (*UNUSED, "cold_starts")),
+    "output", "results", "quiet", "verbose",
+)  # fmt: skip
 def bisect(
     start: Annotated[str, typer.Argument(metavar="START", help="Older release or commit, the start of the search.")],
     end: Annotated[

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polybench.cli.output import echo
-from polybench.errors import BadInput, EngineUnavailable
+from polybench.errors import BadInput
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Study
 
 if TYPE_CHECKING:
@@ -47,35 +47,11 @@ def export_training(study: Study, steps: int, output: Path | None) -> None:
 
 def _script(plan: Plan, configuration: Configuration, steps: int) -> PlainScript | None:
     from polybench.networks.initial_weights import initial_weights
-    from polybench.scripts import extension, make_script, needs_weights, script_weights
-    from polybench.scripts.script_folder import PlainScript
+    from polybench.runner.cold_start import plain_script
 
-    workload, model = plan.workload_of(configuration), plan.model
-    text = make_script(configuration, workload, steps - WARMUP_STEPS_PER_BLOCK, model, plan.study.seed)
-    if text is None:
-        return None
-    weights = initial_weights(model, plan.study.seed)
-    arrays = script_weights(configuration, model, weights) if needs_weights(configuration, workload) else {}
-    name = configuration.name.replace("/", "_").replace(":", "")
-    command = [*_shell_prefix(plan), *_interpreter(plan, configuration)]
-    return PlainScript(f"{name}{extension(configuration)}", text, command, arrays)
-
-
-def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:
-    """Return the command that runs a script: Python or Julia, from the configuration's environment if any."""
-    from polybench.planning.environments import resolve_environment
-    from polybench.planning.plan import engine_spec
-    from polybench.scripts import make_command
-
-    environment = resolve_environment(configuration, engine_spec(configuration), plan.study.env)
-    try:
-        _, [program, *options, _] = make_command(configuration, plan.workload, Path())
-    except EngineUnavailable:  # this machine has no Julia: the script runs on another one
-        program, options = "julia", []
-    if environment.project is not None:
-        options = [option for option in options if not option.startswith("--project")]
-        options.append(f"--project={environment.project}")
-    return [environment.python or program, *options]
+    weights = initial_weights(plan.model, plan.study.seed)
+    script = plain_script(plan, configuration, weights, steps - WARMUP_STEPS_PER_BLOCK)
+    return script and script._replace(command=[*_shell_prefix(plan), *script.command])
 
 
 def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:

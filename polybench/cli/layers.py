@@ -26,6 +26,7 @@ from polybench.schema.options import Study
 
 _EXCLUDED = {
     "epochs", "accuracy", "target_accuracy", "target_loss", "metrics", "injected_delays", "recheck", "dry_run",
+    "cold_starts",
 }  # fmt: skip
 """Options that do not apply: of a study, only the layers are measured."""
 _ONLY_ALLOCATIONS = {"input", "loader_workers", "augment", "replicas", "top"}

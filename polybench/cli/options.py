@@ -402,6 +402,7 @@ MEASUREMENT = _panel(
         "timeout", "Maximum wait for a worker's reply.", parser=parse_duration, metavar="TIME", write="{:g}s".format
     ),
     _option("parity_steps", "Training steps of the parity check."),
+    _option("cold_starts", "Starts of each engine's program alone, as in a user's first run; 5 give an interval."),
     _option("recheck", "Repeat the parity check even if a cached result of this machine still applies.", "--recheck"),
     _option(
         "parity",

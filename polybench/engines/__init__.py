@@ -59,6 +59,8 @@ class EngineSpec(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     # Variables of its workers on a GPU, by precision.
     cuda_environment: dict[str, dict[str, str]] = {}
+    # Variables of a first run, which uses no code that another process has compiled.
+    first_run_environment: dict[str, str] = {}
     # Variables that turn off memory pools, for a process that only counts native allocations.
     counting_environment: dict[str, str] = {}
     # `module:function` that returns variables known only at run time. It takes device, threads and variants; with
@@ -211,6 +213,7 @@ ENGINES |= {
         extra="torch",
         packages=("torch",),
         requirement_check="polybench.engines.torch:check_requirements",
+        first_run_environment={"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"},
         variants={
             "channels_last": Variant("weights and activations in NHWC memory order"),
             "compile": Variant(

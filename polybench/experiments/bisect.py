@@ -131,6 +131,7 @@ def run_bisect(
         except BuildFailed as error:
             raise Unmeasurable(str(error)) from error
         metadata = StudyFileMetadata(f"bisection of {source.subject}", tags=(tag, f"{_VERSION}{version}"))
+        pair = msgspec.structs.replace(pair, cold_starts=0)  # nobody reads how long they start
         return _pair(run_study(pair, progress, store=store, header=new_header(argv, metadata)))
 
     hostname = host.this_host().hostname

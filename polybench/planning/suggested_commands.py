@@ -25,12 +25,12 @@ _OPTION_NAMES = {"injected_delays": "inject_delay", "prices": "price"}
 
 _NOT_FOR_LAYERS = (
     "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "target_loss", "metrics", "prices",
-    "replicas",
+    "replicas", "cold_starts",
 )  # fmt: skip
 _NOT_FOR_SWEEP = ("epochs", "accuracy", "target_accuracy", "target_loss", "prices", "loader_workers", "replicas")
 _NOT_FOR_PARITY = (
     "processes", "rounds_per_process", "steps_per_round", "margin", "tolerance", "epochs", "accuracy",
-    "target_accuracy", "target_loss", "budget", "wait_idle", "parity", "metrics", "prices",
+    "target_accuracy", "target_loss", "budget", "wait_idle", "parity", "cold_starts", "metrics", "prices",
 )  # fmt: skip
 """Fields of a study that are not options of `layers`, of `sweep` and `overhead`, of `parity`."""
 

@@ -372,7 +372,7 @@ def _build_result(study: Study, model: Model | None, settings: SettingsChosen, r
         items_per_second=items_per_second,
         tokens_per_second=items_per_second * tokens if items_per_second and tokens else None,
         epoch_seconds=epoch_seconds,
-        startup=_startup(run.startups),
+        startup=_startup(run),
         python_call_overhead_seconds=_median(run.call_overheads) if step_time else None,
         allocations=run.allocations,
         gc=_garbage_collection(run, step_time),
@@ -489,14 +489,34 @@ def collect_versions(run: MeasuredConfiguration) -> dict[str, Any]:
 _CACHED_FIRST_STEP = "first_step_with_cached_code_seconds"
 
 
-def _startup(startups: Sequence[Startup]) -> Startup | None:
-    """Return the cold start in the first process run, whose workers start one after the other, like a user's own.
+def _startup(run: MeasuredConfiguration) -> Startup | None:
+    """Return the mean cold start of the program, or that of a worker alone if the engine has no program.
 
-    Workers of later process runs start together. The first step of those that ran cached code is a detail.
+    The first step of workers that ran cached code is a detail.
     """
-    if not startups:
-        return None
-    first, *others = startups
-    cached = [startup.first_step_seconds for startup in others if "cached_code" in startup.detail]
+    cached = [one.first_step_seconds for one in run.startups[1:] if "cached_code" in one.detail]
     detail = {_CACHED_FIRST_STEP: stdlib_statistics.median(cached)} if cached else {}
+    if run.program_starts:
+        return _mean_startup(run, detail)
+    if not run.startups or not run.started_alone:
+        return None
+    first = run.startups[0]
     return msgspec.structs.replace(first, detail=first.detail | detail)
+
+
+def _mean_startup(run: MeasuredConfiguration, detail: dict[str, float]) -> Startup:
+    starts = run.program_starts
+    phases = [field for field in Startup.__struct_fields__ if field.endswith("_seconds") and field != "tool_seconds"]
+    mean = {phase: stdlib_statistics.fmean(getattr(one, phase) for one in starts) for phase in phases}
+    interval = statistics.student_interval([one.cold_start_seconds for one in starts])
+    tool = _tool_seconds(run.startups, mean["process_seconds"]) if run.startups else None
+    return Startup(**mean, detail=detail, starts=len(starts), ci95=interval, tool_seconds=tool)
+
+
+def _tool_seconds(workers: Sequence[Startup], process_seconds: float) -> float:
+    """Return what polybench's own code adds to the start of a worker at least: its modules, in Python and Julia.
+
+    The process of a Flux worker is one of Python, which the user's program does not start.
+    """
+    own = 0.0 if any("julia_seconds" in one.detail for one in workers) else process_seconds
+    return max(0.0, min(one.process_seconds + one.detail.get("polybench_seconds", 0.0) for one in workers) - own)

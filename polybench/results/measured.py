@@ -37,6 +37,7 @@ from polybench.log import (
     PointStarted,
     ProcessEnded,
     ProcessStarted,
+    ProgramStarted,
     RoundMeasured,
     SettingsChosen,
     StudyEnded,
@@ -81,7 +82,10 @@ class MeasuredConfiguration:
     code_sha256: str | None = None
     later_code_sha256: str | None = None
     resolution: Literal["step", "block"] = "step"
+    program_starts: list[Startup] = field(default_factory=list)
     startups: list[Startup] = field(default_factory=list)
+    started_alone: bool = True
+    """True if the first worker started alone."""
     losses: list[float] = field(default_factory=list)
     blocks: list[list[list[BlockTimed]]] = field(default_factory=list)
     best_blocks: list[list[BlockTimed]] = field(default_factory=list)
@@ -191,8 +195,14 @@ class MeasuredConfiguration:
         self.parity, self.later_code_sha256 = event.parity, event.later_code_sha256
 
     @apply.register
+    def _(self, event: ProgramStarted) -> None:
+        self.program_starts.append(event.startup)
+
+    @apply.register
     def _(self, event: WorkerStarted) -> None:
         if event.startup is not None:
+            if not self.startups:
+                self.started_alone = event.alone
             self.startups.append(event.startup)
         self.resolution = event.resolution
         self.losses = [loss for loss in event.losses if loss is not None]

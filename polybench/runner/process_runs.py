@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +32,7 @@ from polybench.protocol import calls
 from polybench.protocol.calls import Prepared
 from polybench.protocol.process import WorkerProcess
 from polybench.runner.allocations import count_after_timing, count_native_allocations
+from polybench.runner.cold_start import starts_alone
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.parity import check_other_code
 from polybench.runner.session import Session
@@ -239,17 +239,22 @@ class ProcessRuns:
                 worker.kill()
                 del workers[name]
 
-    def _is_cold(self, number: int) -> bool:
-        return number == 0 and any(operation.reports_startup for operation in self._operations)
+    def _is_cold(self, run: ConfigurationRun, number: int) -> bool:
+        """Return True if the start of this worker is the configuration's cold start: it has no program to start."""
+        reports = any(operation.reports_startup for operation in self._operations)
+        has_program = self._study.cold_starts > 0 and starts_alone(self._session.plan, run.configuration)
+        return number == 0 and reports and not has_program
 
     def _starts(self, runs: Sequence[ConfigurationRun], number: int) -> Sequence[Sequence[ConfigurationRun]]:
-        """Group the runs that start at the same time: all of them, or each alone if its cold start is measured."""
-        return [[run] for run in runs] if self._is_cold(number) else [runs]
+        """Group the runs that start at the same time: each alone whose cold start is that of its worker."""
+        alone = [[run] for run in runs if self._is_cold(run, number)]
+        together = [run for run in runs if not self._is_cold(run, number)]
+        return [*alone, *([together] if together else [])]
 
     @contextlib.contextmanager
     def _start(self, run: ConfigurationRun, number: int) -> Iterator[WorkerProcess]:
         """Start a worker, and record how much GPU memory its end frees, whatever other processes use."""
-        with start_worker(run, self._session.logs, str(number), cold=self._is_cold(number)) as worker:
+        with start_worker(run, self._session.logs, str(number), cold=self._is_cold(run, number)) as worker:
             yield worker
             before = self._gpu_bytes(run)
         after = self._gpu_bytes(run)
@@ -263,13 +268,31 @@ class ProcessRuns:
     def _warm_up(self, workers: Workers, number: int) -> None:
         for part in self._starts([run for run, _ in workers.values()], number):
             preparing = {run.configuration.name: workers[run.configuration.name] for run in part}
-            request_all(preparing, self._session.prepare_request, partial(_record_startup, number), self._study.timeout)
+            request_all(preparing, self._session.prepare_request, self._record_startup(number), self._study.timeout)
             for failed in {run.configuration.name for run in part} - preparing.keys():
                 del workers[failed]
         for name, (run, worker) in list(workers.items()):
             with record_failure(workers, name):
                 for operation in self._operations:
                     operation.build(run, worker)
+
+    def _record_startup(self, number: int) -> Callable[[ConfigurationRun, Prepared], None]:
+        """Return what records the answer of a worker that has started."""
+
+        def record(run: ConfigurationRun, prepared: Prepared) -> None:
+            run.record_program(prepared.program)
+            run.record(
+                WorkerStarted(
+                    configuration=run.configuration.name,
+                    process=number,
+                    startup=prepared.startup,
+                    alone=self._is_cold(run, number),
+                    resolution=prepared.timing_resolution,
+                    losses=[*prepared.losses],
+                )
+            )
+
+        return record
 
     def _rounds(self, workers: Workers, group: _Group, number: int) -> Iterator[int]:
         """Yield the number of each round of a process run, from 0, as long as the budget has another one."""
@@ -338,16 +361,3 @@ def record_operations(run: ConfigurationRun, worker: WorkerProcess, repetitions:
     process, number = len(run.operations) - 1, len(run.operations[-1])
     name = run.configuration.name
     run.record(OperationsTimed(configuration=name, process=process, round=number, operations=operations))
-
-
-def _record_startup(process: int, run: ConfigurationRun, prepared: Prepared) -> None:
-    run.record_program(prepared.program)
-    run.record(
-        WorkerStarted(
-            configuration=run.configuration.name,
-            process=process,
-            startup=prepared.startup,
-            resolution=prepared.timing_resolution,
-            losses=[*prepared.losses],
-        )
-    )

@@ -98,7 +98,9 @@ class CallbackProgress(NullProgress):
         self._callback(f"warning: {text}")
 
 
-Phase = Literal["data", "parity", "process_starts", "rounds", "allocation_count", "native_trace", "trainings"]
+Phase = Literal[
+    "data", "parity", "process_starts", "rounds", "allocation_count", "cold_starts", "native_trace", "trainings"
+]  # fmt: skip
 """Fields of `schema.metadata.PhaseSeconds`."""
 _NAMES: Mapping[Phase, str] = {
     "data": "preparing data",
@@ -107,6 +109,7 @@ _NAMES: Mapping[Phase, str] = {
     "rounds": "measuring",
     "allocation_count": "counting allocations",
     "native_trace": "counting native allocations",
+    "cold_starts": "starting programs alone",
     "trainings": "training whole epochs",
 }
 

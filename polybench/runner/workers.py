@@ -37,7 +37,8 @@ def start_worker(
     `name` distinguishes the logs of its workers. With `cold`, the worker does not use compiled code of earlier
     processes, as in a user's first run.
     """
-    environment = {**run.env_vars, **({COLD_START: "yes"} if cold else {}), **(extra_env_vars or {})}
+    first_run = {COLD_START: "yes", **engine_spec(run.configuration).first_run_environment} if cold else {}
+    environment = {**run.env_vars, **first_run, **(extra_env_vars or {})}
     log = logs / f"{run.configuration.name.replace('/', '_')}.{name}.log"
     return WorkerProcess(environment, log, run.interpreter)
 

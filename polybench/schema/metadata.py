@@ -136,6 +136,7 @@ class PhaseSeconds(msgspec.Struct, frozen=True, kw_only=True):
     allocation_count: Amount = 0.0
     native_trace: Amount = 0.0
     trainings: Amount = 0.0
+    cold_starts: Amount = 0.0
 
 
 class Resumed(msgspec.Struct, frozen=True):

@@ -236,6 +236,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     timeout: Duration = 600.0
     parity: bool = True
     parity_steps: WorkerCount = 3
+    cold_starts: Annotated[int, Meta(ge=0, le=1000)] = 1
+    """Starts of each program alone, as in a user's first run; with 0, a cold start is that of a worker alone."""
     baseline: str | None = None
     prices: dict[str, Positive] = {}
     """Dollars per hour; see `parse_price_key` for the keys."""

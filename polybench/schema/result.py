@@ -102,7 +102,10 @@ class StepTime(msgspec.Struct, frozen=True):
 
 
 class Startup(msgspec.Struct, frozen=True):
-    """Cold start of a worker that starts alone, phase by phase."""
+    """Cold start, phase by phase: of the program of `polybench export --train` alone, as in a user's first run.
+
+    It is the mean of `starts`. For an engine without such a program (`starts` is 0), it is that of a worker alone.
+    """
 
     process_seconds: Amount
     import_seconds: Amount
@@ -111,6 +114,11 @@ class Startup(msgspec.Struct, frozen=True):
     first_step_seconds: Amount
     second_step_seconds: Amount
     detail: dict[str, Number] = {}
+    starts: NaturalInt = 0
+    ci95: Interval | None = None
+    """Interval of the whole cold start over several starts."""
+    tool_seconds: Amount | None = None
+    """Seconds that polybench's own code adds to the start of a worker; in no column."""
 
     @property
     def cold_start_seconds(self) -> float:

@@ -57,9 +57,17 @@ _ANY_NETWORK_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 
 
 def make_script(
-    configuration: Configuration, workload: Workload, steps: int, model: Model | None = None, seed: int = 0
+    configuration: Configuration,
+    workload: Workload,
+    steps: int,
+    model: Model | None = None,
+    seed: int = 0,
+    *,
+    clocked: bool = False,
 ) -> str | None:
     """Return the script that trains this configuration's network and times `steps` steps; None if unsupported.
+
+    With `clocked`, it prints when each phase of its start has ended.
 
     PyTorch's needs the `model`, as do networks without a section in `_TEMPLATES`; these also need a file of weights
     beside the script, which `script_weights` returns.
@@ -68,8 +76,9 @@ def make_script(
         return None
     if configuration.engine == "torch" and model is not None:
         job = Job(model, workload, configuration.device, "float32", configuration.variants, seed=seed)
-        return emit_training(job, steps)
+        return emit_training(job, steps, clock=clocked)
     engine, of_tokens = configuration.engine, workload.model in TOKEN_MODELS
+    clock = "clock" if clocked else ""
     constants: dict[str, object] = {
         "LEARNING_RATE": workload.optimizer.learning_rate,
         "UNTIMED_STEPS": WARMUP_STEPS_PER_BLOCK,
@@ -77,11 +86,11 @@ def make_script(
     }
     constants |= _machine_constants(configuration, workload)
     if model is not None and needs_weights(configuration, workload):
-        text = _any_network(configuration, workload, model, constants)
+        text = _any_network(configuration, workload, model, constants, clock)
     else:
         if not of_tokens:
             constants["MOMENTUM"] = workload.optimizer.momentum
-        sections = {engine, workload.model, "tokens" if of_tokens else "images"}
+        sections = {engine, workload.model, "tokens" if of_tokens else "images", clock}
         text = render(_TEMPLATES[engine], sections, constants)
     text = text.replace("Train `lenet`", f"Train `{escape(workload.model.partition('~')[0])}`", 1)
     return text.replace("in plain Keras", "in plain TensorFlow", 1) if engine == "tf" else text
@@ -104,9 +113,11 @@ def _machine_constants(configuration: Configuration, workload: Workload) -> dict
     return constants
 
 
-def _any_network(configuration: Configuration, workload: Workload, model: Model, constants: dict[str, object]) -> str:
+def _any_network(
+    configuration: Configuration, workload: Workload, model: Model, constants: dict[str, object], clock: str
+) -> str:
     engine, optimizer = configuration.engine, workload.optimizer
-    sections = {engine, optimizer.name, "images" if len(model.input_shape) == 3 else "tokens"}
+    sections = {engine, optimizer.name, "images" if len(model.input_shape) == 3 else "tokens", clock}
     if model.label_smoothing or engine != "flux":  # Flux rejects 0
         constants["LABEL_SMOOTHING"] = model.label_smoothing
         sections.add("smoothing")

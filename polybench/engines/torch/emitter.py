@@ -42,10 +42,11 @@ def emit(job: Job, main: MainPart | None = None) -> str:
     return "\n\n\n".join(["\n".join(_top(job, network, main)), *(section.rstrip() for section in sections)]) + "\n"
 
 
-def emit_training(job: Job, steps: int) -> str:
-    """Return the program with a main part that trains and times `steps` steps."""
+def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
+    """Return the program with a main part that trains and times `steps` steps; with `clock`, see `training`."""
     threads = [f"torch.set_num_{pool}threads({job.workload.threads})" for pool in ("", "interop_")]
-    return emit(job, training(job, steps, threads, "torch.cuda.synchronize()" if _kind(job) == "cuda" else ""))
+    synchronize = "torch.cuda.synchronize()" if _kind(job) == "cuda" else ""
+    return emit(job, training(job, steps, threads, synchronize, clock=clock))
 
 
 def emit_network(job: Job) -> str:
@@ -60,6 +61,7 @@ def _top(job: Job, network: NetworkCode, main: MainPart | None) -> Iterator[str]
     usage = f"\n\n{main.usage}\n" if main is not None and main.usage else ""
     yield f'"""{name} in PyTorch.{usage}"""'
     yield ""
+    yield from [*main.first, ""] if main is not None and main.first else []
     has_cosine = bool(optimizer.cosine_steps) and not job.workload.is_forward_pass
     standard = {
         *(["import math"] if has_cosine else []),
