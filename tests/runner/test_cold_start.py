@@ -68,6 +68,7 @@ def test_a_cold_start_is_the_mean_of_its_programs_starts_with_an_interval(tmp_pa
 def test_workers_start_together_and_with_compiled_code_unless_their_start_is_reported(tmp_path: Path) -> None:
     def first_workers(**fields: Any) -> dict[str, WorkerStarted]:
         started = [one for one in measure(tmp_path / str(fields), **fields) if isinstance(one, WorkerStarted)]
+        assert not any(one.alone for one in started if one.process > 0)
         return {one.configuration: one for one in started if one.process == 0}
 
     workers = first_workers(cold_starts=1)

@@ -41,6 +41,15 @@ def test_the_log_has_the_text_and_its_hash_once(tmp_path: Path) -> None:
     assert (torch.program.text, tf.program) == (TEXT, None)
 
 
+def test_a_worker_with_other_code_keeps_the_program(tmp_path: Path) -> None:
+    events = read_log(measure(tmp_path))
+    position, loaded = next((n, one) for n, one in enumerate(events) if isinstance(one, EngineLoaded) and one.program)
+    later = msgspec.structs.replace(loaded, program=None, code_sha256="0" * 64)
+    torch, _ = derive([*events[: position + 1], later, *events[position + 1 :]]).results
+    assert torch.program == loaded.program
+    assert torch.code_fingerprint == "0" * 64
+
+
 def cut_after_the_first_start(log: Path) -> None:
     events = read_log(log)
     end = next(number for number, event in enumerate(events) if isinstance(event, WorkerStarted))
