@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +18,8 @@ from polybench.analysis.breakdown import (
 )
 from polybench.networks.layers import Operation
 from polybench.schema.analyses import Breakdown
-from polybench.schema.resources import GarbageCollection
-from polybench.schema.result import Pipeline, Result, Startup
+from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
+from polybench.schema.result import Pipeline, Result, Startup, StepTimes
 from tests.factories import layers, measured, saved_again, study
 
 CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")
@@ -56,6 +57,23 @@ def test_difference_of_steps_has_an_interval_over_processes() -> None:
         step_time_difference(*(measured(configuration, 0.02, processes=1) for configuration in ("a/cpu", "b/cpu")))[1]
         is None
     )
+
+
+def test_the_interval_of_a_difference_leaves_out_rounds_with_interference() -> None:
+    quiet, affected = BlockCounters(1.0, 1.0, 0.0, 0.0), BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)
+    rounds = [[0.05] * 3, [0.05] * 3, [0.09] * 3]
+    slow = msgspec.structs.replace(
+        measured("flux/cpu", 0.05),
+        step_times=StepTimes("step", 1, [rounds, [[second * 1.01 for second in one] for one in rounds]]),
+        interference=Interference(blocks=[[quiet, quiet, affected]] * 2, blocks_affected=2),
+    )
+    _, interval = step_time_difference(slow, TORCH)
+    without = msgspec.structs.replace(
+        slow,
+        step_times=StepTimes("step", 1, [process[:2] for process in slow.nested_step_times]),
+        interference=Interference(),
+    )
+    assert interval == pytest.approx(step_time_difference(without, TORCH)[1])
 
 
 def test_largest_component_is_first() -> None:

@@ -92,6 +92,7 @@ def test_a_series_without_a_change_point_says_what_is_known(folder: Path) -> Non
     ("changes", "other", "before"),
     [
         ({"malloc": "system"}, "malloc system", "malloc retain"),
+        ({"pinned_cpus": [0, 2]}, "pinned CPUs True", "pinned CPUs False"),
         ({"host": {"cores": 64}}, "cores 64", "cores 2"),
         ({"host": {"gpus": ["H100"]}}, "gpus H100", "gpus none"),
     ],

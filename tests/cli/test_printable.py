@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import unicodedata
 
 import msgspec
 import pytest
@@ -27,6 +28,15 @@ def test_control_characters_are_escaped(text: str) -> None:
     assert not [c for c in found if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160]
     found.encode("utf-8")  # raises an error for an unencodable character
     assert printable(found) == found
+
+
+def test_what_changes_the_direction_of_a_text_is_escaped() -> None:
+    marks = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
+    invisible = {"Cf", "Cc"}
+    characters = [chr(code) for code in range(0x80, 0x10000)]
+    changing = [c for c in characters if unicodedata.bidirectional(c) in marks and unicodedata.category(c) in invisible]
+    assert "\u2066" in changing
+    assert [c for c in changing if printable(c) == c] == []
 
 
 def test_harmless_characters_are_unchanged() -> None:

@@ -43,6 +43,13 @@ def test_rows_are_grouped_by_status(columns: list[Metric]) -> None:
     assert [column.numeric for column in table.columns] == [False, *[True] * (len(columns) - 1), False]
 
 
+def test_rows_are_in_the_order_of_the_mean_step_whatever_is_typical(columns: list[Metric]) -> None:
+    seldom, always = measured("tf/cpu", 0.01), measured("torch/cpu", 0.012)
+    assert seldom.step_time
+    seldom.step_time = msgspec.structs.replace(seldom.step_time, mean=0.013)  # pauses in few steps
+    assert [row[0] for row in build(study(seldom, always), columns).rows] == ["torch/cpu", "tf/cpu"]
+
+
 def test_status_contains_reason_hint_and_log(columns: list[Metric]) -> None:
     status = dict(build(typical_study(), columns).statuses)
     assert status["torch/cuda"] == (

@@ -154,6 +154,11 @@ def test_a_change_of_level_is_not_part_of_the_spread_of_a_series() -> None:
     assert estimate_spread_of_series([]).std == ASSUMED_STD
 
 
+def test_the_errors_of_both_studies_explain_a_part_of_their_change() -> None:
+    found = estimate_spread_of_series([LogRatioChange(0.1, 0.004, 8)] * 6)
+    assert found.std**2 == pytest.approx(((0.1 / 0.6745) ** 2 - 0.004) / 2)
+
+
 def test_two_machines_have_independent_shifts() -> None:
     one, two = (estimate_spread(repetitions({"torch": [scale * log for log in SIX]})) for scale in (1, 2))
     assert difference_of_shifts(one, two).variance == pytest.approx(5 * one.std**2)
