@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
+from polybench.analysis.verdicts import meets
 from polybench.render.diff import verdicts
 from polybench.results import repetitions
 from polybench.results.summaries import StudySummary, summarize
@@ -455,3 +456,18 @@ def test_few_verdicts_of_ten_configurations_are_false(changed: int) -> None:
         found += true
     assert fmean(fractions) <= SIGNIFICANCE_LEVEL
     assert found >= 0.9 * changed * pairs
+
+
+@pytest.mark.parametrize(
+    ("interval", "conditions", "met"),
+    [
+        ((0.92, 1.2), {"faster": 0.1}, None),  # 17 % less time is possible
+        ((0.92, 1.05), {"faster": 0.1}, False),
+        ((0.8, 1.05), {"slower": 0.1}, None),
+        ((0.95, 1.2), {"slower": 0.1}, False),
+    ],
+)
+def test_an_interval_decides_a_condition_unless_it_contains_such_a_change(
+    interval: tuple[float, float], conditions: dict[str, float], met: bool | None
+) -> None:
+    assert meets("cannot tell", 1.0, interval, conditions) is met

@@ -10,6 +10,7 @@ import pytest
 from polybench.analysis.related_studies import find_layers, find_variations
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.measurements import LayersDocument
+from polybench.schema.result import Pipeline
 from polybench.schema.study import StudyDocument
 from tests.factories import layers, measured, saved_again, study
 
@@ -79,6 +80,14 @@ def test_layers_are_related_for_any_input_of_the_study() -> None:
     piped = compared()
     piped.settings = msgspec.structs.replace(piped.settings, input="pipeline", loader_workers=2)
     assert find_layers(piped, [timed(compared())], CONFIGURATIONS) is not None
+
+
+def test_a_step_of_layers_does_not_wait_for_data() -> None:
+    waits = compared(pipeline=Pipeline(data_wait_seconds_per_step=0.01))
+    timed_at = timed(waits)
+    for seconds, found in ((0.0100, True), (0.0200, False)):
+        timed_at.configurations[0].step_seconds = seconds
+        assert (find_layers(waits, [timed_at], CONFIGURATIONS) is not None) == found
 
 
 def test_studies_that_differ_in_one_setting_are_found() -> None:

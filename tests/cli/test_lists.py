@@ -188,6 +188,17 @@ def test_the_fastest_point_has_the_most_items_per_second(tmp_path: Path) -> None
     assert document.fastest[0].parameters == {"batch_size": 128}
 
 
+def test_a_point_for_teaching_only_is_not_the_fastest(tmp_path: Path) -> None:
+    caveat = "step times leave out garbage collection"
+    points = [
+        ({"threads": threads}, study(measured("torch/cpu", 0.02), measured("flux+gc_off/cpu", 0.01, caveat=caveat)))
+        for threads in (1, 2)
+    ]
+    save_sweep(Store(tmp_path), SWEEP, points)
+    (row,) = [row for row in printed_json("list", "--results", tmp_path) if row["kind"] == "sweep"]
+    assert row["fastest"]["configuration"] == "torch/cpu"
+
+
 def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_path: Path) -> None:
     saved_studies(tmp_path)
     save_sweep(Store(tmp_path), SWEEP, points_over_threads(torch="2.14.0"), created="2026-01-01T12:00:00Z")

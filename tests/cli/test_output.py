@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import typer
 
-from polybench.cli.output import OutputOptions, exit_code, print_and_exit
+from polybench.cli.output import OutputOptions, exit_code, print_and_exit, repeats_warnings_of
 from polybench.errors import PolybenchError
 from polybench.experiments.bisect import search
 from polybench.schema.analyses import BisectPair
@@ -45,6 +46,15 @@ def different() -> Result:
 )
 def test_exit_codes(results: list[Result], code: int) -> None:
     assert exit_code(study(*results)) == code
+
+
+@pytest.mark.parametrize(
+    ("options", "repeats"),
+    [({}, True), ({"format": "json"}, False), ({"output": Path("study.txt")}, False)],
+    ids=["table", "json", "file"],
+)
+def test_only_a_table_on_the_terminal_repeats_the_warnings(options: dict[str, Any], repeats: bool) -> None:
+    assert repeats_warnings_of(OutputOptions(**options)) is repeats
 
 
 def test_parity_only_needs_a_passed_check() -> None:

@@ -60,9 +60,9 @@ def test_other_documents_have_their_own_figures(store: Store, tmp_path: Path) ->
         (tmp_path / name).write_bytes(content)
         printed("plot", tmp_path / name, "-o", tmp_path / "x.html")
         assert title in (tmp_path / "x.html").read_text()
-    assert "--figure cost: expected a study" in refused(
-        "plot", tmp_path / "sweep.json", "--figure", "cost", "-o", "x.html"
-    )
+    message = refused("plot", tmp_path / "sweep.json", "--figure", "cost", "-o", "x.html")
+    assert "--figure cost: expected a study" in message
+    assert message.endswith("its figures are: scaling")
     (tmp_path / "none.json").write_text('{"schema": 3}')
     assert "cannot read" in refused("plot", tmp_path / "none.json", "-o", tmp_path / "x.html")
 

@@ -258,6 +258,17 @@ def test_lines_are_appended_once_in_the_order_of_their_numbers(tmp_path: Path) -
     assert machine.events == events
 
 
+def test_a_lost_machine_has_finished_the_process_runs_that_ended(tmp_path: Path) -> None:
+    machine, task = machine_run(Store(tmp_path / "r"), tmp_path), first_task(tmp_path)
+    both = [Configuration("fake", (), "cpu"), Configuration("fake", ("slow",), "cpu")]
+    events = study_log(task.header, task.study, end="finished", configurations=both).events
+    machine.add(Lines(1, events[: 2 + 2 * 5]))  # two process runs of two blocks each
+    machine.mark_lost(NodeLost("gone"))
+    machine.add(Lines(1, events))
+    (note,) = [event.text for event in machine.events if isinstance(event, Warned)]
+    assert note.startswith("its machine was lost, after 2 process runs (gone): the rest was measured")
+
+
 def test_lines_are_not_appended_after_a_gap(tmp_path: Path) -> None:
     machine, events = machine_run(Store(tmp_path / "r"), tmp_path), sent(first_task(tmp_path)).events
     machine.add(Lines(1, events[:3]))

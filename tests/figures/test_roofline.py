@@ -63,6 +63,13 @@ def test_peaks_and_memory_bandwidth_meet_at_ridge_points(layers: LayersDocument)
     assert len({line["line"]["dash"] for line in all_lines}) == 3
 
 
+def test_the_line_of_the_memory_reaches_the_higher_peak(layers: LayersDocument) -> None:
+    torch = layers.configurations[1]
+    torch.peak = msgspec.structs.replace(PEAK, convolution_flops_per_second=200e9)
+    memory = by_name(draw("roofline", layers))["memory bandwidth: 10.0 GB/s"]
+    assert (memory["x"][1], memory["y"][1]) == (pytest.approx(20), pytest.approx(200e9))
+
+
 def test_each_operation_with_matrix_products_is_a_point_with_its_interval(layers: LayersDocument) -> None:
     traces = draw("roofline", layers).traces
     points = [trace for trace in traces if trace.get("legendgroup") == "torch/cpu"]

@@ -32,7 +32,7 @@ def test_each_kind_of_error_is_a_line_over_the_steps() -> None:
     assert {trace["name"]: trace["y"] for trace in figure.traces} == {
         "loss": [0.25, 0.25], "gradients": [0.5, 0.5], "update": [0.5, 0.5]
     }  # fmt: skip
-    assert figure.traces[0]["x"] == ["0", "10"]
+    assert figure.traces[0]["x"] == figure.layout["xaxis"]["categoryarray"] == ["0", "10"]
     assert figure.text_alternative[0] == "loss, step 0: 0.25"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polybench
 from polybench.errors import BadInput, ConfigurationFailed
-from polybench.importer.proof import batch_sizes, omitted
+from polybench.importer.proof import _batches, batch_sizes, omitted
 from polybench.networks import find_model, layers
 from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS
@@ -81,6 +82,12 @@ def test_the_proof_sees_every_token(token: int | None) -> None:
         return
     with pytest.raises(ConfigurationFailed, match=r"gradient error of embedding1\.weight"):
         polybench.import_model(modules.Reviews(token), (7,))
+
+
+def test_every_class_is_a_label_of_the_proof() -> None:
+    model = find_model("lenet")
+    first, *_ = _batches(model, np.random.default_rng(0), (model.batch_size,), 0.0)
+    assert {*first.labels.tolist()} == {*range(model.classes)}
 
 
 def network(side: int, channels: int) -> Model:

@@ -11,7 +11,7 @@ import pytest
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.networks.layers import Operation
 from polybench.render import render as render_table
-from polybench.render.explanation import render
+from polybench.render.explanation import explanation_table, render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.resources import GarbageCollection
 from polybench.schema.result import Startup
@@ -136,6 +136,14 @@ def test_times_with_wide_intervals_are_no_result() -> None:
     text = lines(render(explain(document, SavedDocuments([timed])), "table"))
     assert "conv1 + relu (no result) 6.00" in text
     assert "(no result): the interval of the time is too wide." in text
+
+
+def test_layers_are_in_the_order_of_their_differences_not_of_their_times() -> None:
+    document = study(measured("flux/cpu", 0.05), measured("torch/cpu", 0.04))
+    flux: dict[tuple[str, Operation], float] = {("long", "forward"): 0.020, ("other", "forward"): 0.012}
+    times = {"flux/cpu": flux, "torch/cpu": {**flux, ("other", "forward"): 0.004}}
+    found = explain(document, SavedDocuments([layers(document, {"flux/cpu": 0.05, "torch/cpu": 0.04}, times)]))
+    assert [row[0] for row in explanation_table(found).rows][:2] == ["other", "long"]
 
 
 def test_many_layers_and_pairs_are_summed_up() -> None:

@@ -19,12 +19,13 @@ from polybench.log import (
     ProcessEnded,
     ProcessStarted,
     SettingsChosen,
+    WorkerStarted,
 )
 from polybench.planning.plan import Plan, resolve
 from polybench.results.document import derive, planned_configurations, study_toml
 from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
-from polybench.schema.result import Pipeline, Result, TimeToAccuracy, TimeToLoss, TrainedEpoch
+from polybench.schema.result import Pipeline, Result, Startup, TimeToAccuracy, TimeToLoss, TrainedEpoch
 from tests.factories import measured, study, typical_study
 from tests.log_of import events_of
 
@@ -101,6 +102,15 @@ def test_rates_and_epochs_are_those_of_the_mean_step() -> None:
     assert result.tokens_per_second is None
 
 
+def test_the_default_baseline_is_not_for_teaching_only() -> None:
+    caveat = "step times leave out garbage collection"
+    document = study(measured("flux+gc_off/cpu", 0.01, caveat=caveat), measured("jax/cpu", 0.02))
+    alone = study(measured("flux+gc_off/cpu", 0.01, caveat=caveat))
+    settings = msgspec.structs.replace(document.settings, baseline=None)
+    found = [derive(events_of(msgspec.structs.replace(one, settings=settings))) for one in (document, alone)]
+    assert [one.settings.baseline for one in found] == ["jax/cpu", "flux+gc_off/cpu"]
+
+
 def test_a_sequence_has_many_tokens() -> None:
     result = result_of({"model": "char-gpt"})
     assert result.tokens_per_second == pytest.approx(64 * BATCH_SIZE / MEAN)
@@ -141,6 +151,22 @@ def test_waits_and_collections_are_those_of_a_step() -> None:
 def test_the_gpu_memory_is_the_largest_that_the_end_of_a_worker_freed() -> None:
     freed = [MemoryMeasured(configuration=NAME, gpu_bytes_freed=number) for number in (5, 9, 7)]
     assert result_of({}, *freed).memory.device_nvml_bytes == 9
+
+
+def test_the_first_step_with_cached_code_is_that_of_later_processes() -> None:
+    starts = [
+        WorkerStarted(
+            configuration=NAME,
+            process=2,
+            startup=Startup(0.1, 0.2, 0.3, 0.4, first, 0.01, detail={"cached_code": 1.0}),
+            resolution="step",
+        )
+        for first in (9.0, 1.0)
+    ]
+    startup = result_of({}, *starts).startup
+    assert startup is not None
+    assert startup.first_step_seconds == 9.0
+    assert startup.detail["first_step_with_cached_code_seconds"] == 1.0
 
 
 def test_further_attempts_at_a_timing_block_count_whether_they_were_saved_or_not() -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -253,6 +254,17 @@ def test_a_triad_that_exceeds_memory_is_skipped(monkeypatch: pytest.MonkeyPatch)
     document = measured("fake")
     assert [one.kind for one in document.peaks] == ["gemm", "convolution"]
     assert any("no triad" in text for text in document.warnings)
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (-2, False)])
+def test_the_three_arrays_of_a_triad_may_take_half_of_the_free_memory(
+    more: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, warnings = peak._CACHE_MULTIPLE << 16, list[str]()
+    monkeypatch.setattr(peak.host, "available_memory", lambda: 2 * 3 * array + more)
+    session: Any = SimpleNamespace(plan=SimpleNamespace(workload=SimpleNamespace(threads=1)), warn=warnings.append)
+    assert peak._triad_bytes(session) == (array if fits else None)
+    assert len(warnings) == (not fits)
 
 
 def test_peaks_in_bf16_are_bad_input() -> None:

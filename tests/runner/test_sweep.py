@@ -90,6 +90,7 @@ def test_points_are_measured_in_turns(tmp_path: Path) -> None:
     assert [values["batch_size"] for values, _ in outcome.points] == [8, 16, 32]
     assert all(len(result.nested_step_times) == 2 for _, document in outcome.points for result in document.results)
     runs = [stage for stage in listener.stages if "starting" in stage]
+    assert {phase.done for phase in listener.phases} == {None}  # that of a point is not that of the sweep
     first, second = turns(listener.stages)
     assert sorted(first) == sorted(second) == ["1", "2", "3"]
     assert [turns([stage])[0] != [] for stage in runs] == [True] * 3 + [False] * 3

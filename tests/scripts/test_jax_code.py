@@ -1,4 +1,4 @@
-"""Dropout in the code of a network in JAX; tests/scripts/test_network_code.py runs networks without it."""
+"""Dropout and batch norm in the code of a network in JAX; tests/scripts/test_network_code.py runs networks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from unittest.mock import Mock
 
 import msgspec
 import numpy as np
+import pytest
 
+from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dense, Dropout, MeanOverTime
 from polybench.scripts.network_code import write_code
 from tests.example_networks import FEATURES
+
+
+def test_running_variances_in_jax_are_those_of_samples() -> None:
+    model = find_model("resnet32")
+    code = write_code(model, initial_weights(model, 0), "jax").network
+    function = next(node for node in ast.parse(code).body if getattr(node, "name", "") == "batch_norm")
+    names: dict[str, Any] = {"jnp": np}
+    exec(ast.unparse(function), names)
+    x = np.random.default_rng(0).normal(size=(4, 2, 3, 3))
+    before = {"running_mean": np.zeros(2), "running_variance": np.ones(2), "weight": np.ones(2), "bias": np.zeros(2)}
+    statistics: dict[str, Any] = {}
+    names["batch_norm"]({f"n.{name}": value for name, value in before.items()}, "n", x, statistics, 1e-5, 0.1, True)
+    assert statistics["n.running_mean"] == pytest.approx(0.1 * x.mean((0, 2, 3)))
+    assert statistics["n.running_variance"] == pytest.approx(0.9 + 0.1 * x.var((0, 2, 3), ddof=1))
 
 
 def test_each_dropout_layer_in_jax_has_a_key_of_its_own() -> None:

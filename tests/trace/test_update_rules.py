@@ -12,7 +12,7 @@ import pytest
 import polybench
 from polybench.networks.optimizers import Optimizer, State, apply_update
 from polybench.trace.file import Array, Trace
-from polybench.trace.update_rules import Clip, Rule, Samples, declared_rule, updates
+from polybench.trace.update_rules import _SAMPLES, Clip, Rule, Samples, declared_rule, take_samples, updates
 
 RATES = (0.1, 0.05, 0.02)
 
@@ -62,6 +62,17 @@ def test_dampening_reduces_later_gradients() -> None:
     first, second, _ = -updates(Rule(family="sgd", momentum=0.5, dampening=0.2), samples)
     assert first == pytest.approx(samples.gradients[0])
     assert second == pytest.approx(0.5 * samples.gradients[0] + 0.8 * samples.gradients[1])
+
+
+def test_the_norm_of_a_sampled_tensor_is_that_of_all_its_values(tmp_path: Path) -> None:
+    weights, gradients = ({"w": one} for one in np.random.default_rng(0).normal(size=(2, 50, 50)))
+    with polybench.record(tmp_path / "a", model=weights) as recorder:
+        recorder.step(loss=1.0, gradients=gradients, weights={"w": weights["w"] - 0.1 * gradients["w"]})
+    with Trace(tmp_path / "a") as trace:
+        samples = take_samples(trace)
+    assert samples is not None
+    assert samples.gradients.size == _SAMPLES < gradients["w"].size
+    assert samples.norms == pytest.approx(np.linalg.norm(gradients["w"]))
 
 
 def test_each_form_of_clipping_has_its_own_norm() -> None:

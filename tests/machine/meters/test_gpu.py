@@ -115,6 +115,7 @@ MIXED = ("Tesla T4", "Tesla V100", "Tesla V100")
         ("cuda:3", None, "not among the visible"),
         ("cuda", "", "not among the visible"),
         ("cuda:1", "0,-1,1", "not among the visible"),
+        ("cuda", "3", "not among the visible"),
         ("cuda", "7", "not among the visible"),
         ("cuda", "GPU-1c9d", "not among the visible"),  # ambiguous prefix
         ("cuda", "MIG-1c9d2b4e", "MIG"),
