@@ -224,6 +224,8 @@ def test_timed_errors_in_fp32_are_those_of_each_gradient_and_of_their_size(
         ("timed", "whole gradient", 0, "size", 27 / 25 - 1),
     ]
     assert [one.tolerance for one in found] == [0.3, 0.05, 0.2, 0.2, 0.1]
+    later = timed_errors("fp32", 1, actual, expected, tolerance, zero)  # switches of a ReLU change a tensor's size
+    assert [one.name for one in later if one.kind == "size"] == ["whole gradient"]
     statistics = list(statistics_errors("fp32", 3, actual.weights, expected.weights, 0.1))
     assert rows(statistics) == [("timed", "mean", 3, "statistic", 0.25), ("timed", "variance", 3, "statistic", 0.0)]
     assert {one.tolerance for one in statistics} == {0.1}
