@@ -38,9 +38,15 @@ _TIMED_STEPS = 1
 
 
 def starts_alone(plan: Plan, configuration: Configuration) -> bool:
-    """Return True if the cold start of a configuration is that of its program, False if it has none."""
+    """Return True if the cold start of a configuration is that of its program, False if none runs on this machine."""
     workload = plan.workload_of(configuration)
-    return plan.study.input == "preload" and not unsupported_reason(configuration, workload, model=plan.model)
+    if plan.study.input != "preload" or unsupported_reason(configuration, workload, model=plan.model):
+        return False
+    try:
+        _interpreter(plan, configuration)
+    except EngineUnavailable:  # its worker says what is missing
+        return False
+    return True
 
 
 def start_programs(session: Session) -> None:
@@ -102,7 +108,11 @@ def plain_script(
         return None
     arrays = script_weights(configuration, plan.model, weights) if needs_weights(configuration, workload) else {}
     file = f"{file_name(configuration)}{extension(configuration)}"
-    return PlainScript(file, text, _interpreter(plan, configuration), arrays)
+    try:
+        command = _interpreter(plan, configuration)
+    except EngineUnavailable:  # the program runs on another machine
+        command = ["julia"]
+    return PlainScript(file, text, command, arrays)
 
 
 def file_name(configuration: Configuration) -> str:
@@ -111,12 +121,12 @@ def file_name(configuration: Configuration) -> str:
 
 
 def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:
-    """Return the command that runs a program: Python or Julia, from the configuration's environment if any."""
+    """Return the command that runs a program: Python or Julia, from the configuration's environment if any.
+
+    Raises EngineUnavailable if it is not on this machine.
+    """
     environment = resolve_environment(configuration, engine_spec(configuration), plan.study.env)
-    try:
-        _, [program, *options, _] = make_command(configuration, plan.workload, Path())
-    except EngineUnavailable:  # this machine has no Julia: the program runs on another one
-        program, options = "julia", []
+    _, [program, *options, _] = make_command(configuration, plan.workload, Path())
     if environment.project is not None:
         options = [option for option in options if not option.startswith("--project")]
         options.append(f"--project={environment.project}")
@@ -131,7 +141,7 @@ def _record_start(session: Session, run: ConfigurationRun, program: Program) -> 
     environment = {**inherited_env_vars(os.environ), **run.env_vars, **first_run}
     try:
         started = start_program(program, environment, log, session.plan.study.timeout)
-    except ConfigurationFailed as error:
+    except (ConfigurationFailed, OSError) as error:
         run.warn(f"no cold start: the program of polybench export --train, started alone, {error}")
     else:
         run.record(ProgramStarted(configuration=name, startup=started.startup, losses=started.losses))

@@ -148,6 +148,10 @@ class ProcessRuns:
         self._session, self._operations = session, operations or [WholeSteps()]
         self._study = session.plan.study
         self._groups = self._make_groups()  # before workers use memory
+        self._have_programs = {
+            run.configuration.name: self._study.cold_starts > 0 and starts_alone(session.plan, run.configuration)
+            for run in session.runs
+        }
         for operation in self._operations:
             operation.start(session)
         if len(self._groups) > 1:
@@ -242,8 +246,7 @@ class ProcessRuns:
     def _is_cold(self, run: ConfigurationRun, number: int) -> bool:
         """Return True if the start of this worker is the configuration's cold start: it has no program to start."""
         reports = any(operation.reports_startup for operation in self._operations)
-        has_program = self._study.cold_starts > 0 and starts_alone(self._session.plan, run.configuration)
-        return number == 0 and reports and not has_program
+        return number == 0 and reports and not self._have_programs[run.configuration.name]
 
     def _starts(self, runs: Sequence[ConfigurationRun], number: int) -> Sequence[Sequence[ConfigurationRun]]:
         """Group the runs that start at the same time: each alone whose cold start is that of its worker."""
