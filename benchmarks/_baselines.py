@@ -30,7 +30,12 @@ BASELINES = ("plain", "independent")
 BENCH = "bench"
 NANOGPT = "nanogpt"
 _PROGRAMS = Path(__file__).parent / "programs"
-_INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
+_INDEPENDENT = {
+    "flux": "independent_flux.jl",
+    "torch": "independent_torch.py",
+    "tf": "independent_tf.py",
+    "jax": "independent_jax.py",
+}
 
 _KEEP = {
     "tf": "initial = [variable.numpy() for variable in model.variables]",

@@ -21,7 +21,7 @@ the worker within 3 %.
 Blocks of lenet have 60 steps at batch 128, others 15 at batch 32. A process of lenet takes about 15
 seconds with torch or tf. With --output, results are saved in the file as JSON lines, and an interrupted run
 continues. Flux needs the Julia packages Flux and NPZ. keras and `imdb-bilstm` only support
---against plain: the independent programs are for flux, torch and tf, and have no sequences.
+--against plain: the independent programs are for flux, torch, tf and jax, and have no sequences.
 """
 
 from __future__ import annotations
