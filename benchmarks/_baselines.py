@@ -70,7 +70,7 @@ for _ in sys.stdin:
         seconds.append(time.perf_counter() - begin)
     print(json.dumps({{"step_seconds": seconds, "losses": [float(loss)]}}), flush=True)
 """
-_AGAIN_TORCH = """
+_AGAIN_EMITTED = """
     initial = weights(state)
     for _ in sys.stdin:
         reset(state, initial)
@@ -80,6 +80,7 @@ _AGAIN_TORCH = """
         for batch in timed:
             begin = time.perf_counter()
             loss = train_step(state, batch)
+            # <wait>
             seconds.append(time.perf_counter() - begin)
         print(json.dumps({"step_seconds": seconds, "losses": [loss.item()]}), flush=True)
 """
@@ -160,10 +161,12 @@ def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]
 
 def _repeated(text: str, engine: str) -> str:
     """Return the program with a loop that restarts the training for each line on standard input."""
-    if engine == "torch":
-        beginning, found, _ = text.partition("    losses = ")
-        assert found, "the program of torch has no line that starts the training"
-        return f"{beginning}    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]{_AGAIN_TORCH}"
+    if engine in ("torch", "jax"):
+        beginning, found, _ = text.partition("    losses = [")
+        assert found, f"the program of {engine} has no line that starts the training"
+        wait = "jax.block_until_ready((state, loss))" if engine == "jax" else ""
+        again = _AGAIN_EMITTED.replace("# <wait>", wait)
+        return f"{beginning}    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]{again}"
     if engine not in _KEEP:
         sys.exit(f"the plain script of {engine} cannot be restarted; {', '.join(_KEEP)} are")
     begin = _TRAINING_BEGINS.search(text)

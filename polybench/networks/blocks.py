@@ -65,6 +65,11 @@ class Stage(NamedTuple):
 Part = Layer | Block | Stage
 
 
+def blocks_of(part: Part) -> tuple[Block, ...]:
+    """Return the blocks of a stage, a block itself, or none of a layer."""
+    return part.blocks if isinstance(part, Stage) else (part,) if isinstance(part, Block) else ()
+
+
 class _Run(NamedTuple):
     """Consecutive layers with one numbered prefix, or "" for layers outside of blocks."""
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
+
+WIDTH = 88
+"""Characters of a line in Python, as in ruff and Black."""
 
 
 def escape(text: str) -> str:
@@ -23,6 +27,13 @@ def literal(text: str) -> str:
 def comment(text: str) -> str:
     """Return a comment of one line in Python, Julia and shell."""
     return f"# {''.join(map(_printable, text))}"
+
+
+def docstring(summary: str) -> list[str]:
+    """Return the lines of the docstring of a class or function in Python that says this; none without a summary."""
+    sentence = f'"""{escape(f"{summary[:1].upper()}{summary[1:]}.")}"""'
+    filled = textwrap.fill(sentence, WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent(filled, "    ").splitlines() if summary else []
 
 
 def attributes(names: Iterable[str], is_reserved: Callable[[str], bool] = lambda _: False) -> dict[str, str]:
@@ -47,7 +58,7 @@ def _printable(char: str) -> str:
     return char if char.isprintable() else f"\\u{ord(char):04x}" if ord(char) < 1 << 16 else f"\\U{ord(char):08x}"
 
 
-def wrapped(start: str, arguments: Sequence[str], end: str = ")", *, width: int = 88) -> list[str]:
+def wrapped(start: str, arguments: Sequence[str], end: str = ")", *, width: int = WIDTH) -> list[str]:
     """Return the lines of a call in Python, as ruff and Black break them; `start` has the indentation.
 
     In one line if it fits, otherwise the arguments in a line of their own, otherwise one argument a line.

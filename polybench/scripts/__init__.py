@@ -1,6 +1,6 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
-That of PyTorch is the program that the engine runs, with a main part. The others have templates:
+Those of PyTorch and JAX are the programs that the engines run, with a main part. The others have templates:
 
 `polybench export --train` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
 template for networks written by hand (`train_*`), one for any other network (`train_any_*`), whose layers
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from typing import Any
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
+from polybench.engines.jax import emitter as jax_emitter
 from polybench.engines.job import Job
-from polybench.engines.torch.emitter import emit_training
+from polybench.engines.torch import emitter as torch_emitter
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
@@ -39,13 +40,10 @@ STEPS = 58
 NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
 TOKEN_MODELS = ("imdb-bilstm",)
 """Networks with token inputs."""
-_TEMPLATES = {"flux": "train_flux.jl", "tf": "train_keras.py", "jax": "train_jax.py", "keras": "train_keras.py"}
-_ANY_NETWORK = {
-    "flux": "train_any_flux.jl",
-    "tf": "train_any_keras.py",
-    "jax": "train_any_jax.py",
-    "keras": "train_any_keras.py",
-}
+_EMITTERS: Mapping[str, Callable[..., str]] = {"torch": torch_emitter.emit_training, "jax": jax_emitter.emit_training}
+"""Functions that write the program of an engine with a main part: each takes a job, the number of steps, and `clock`."""
+_TEMPLATES = {"flux": "train_flux.jl", "tf": "train_keras.py", "keras": "train_keras.py"}
+_ANY_NETWORK = {"flux": "train_any_flux.jl", "tf": "train_any_keras.py", "keras": "train_any_keras.py"}
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools),
     "tf": ("eager", "xla"),
@@ -69,12 +67,12 @@ def make_script(
 
     With `clocked`, it prints when each phase of its start has ended.
 
-    PyTorch's needs the `model`, as do networks without a section in `_TEMPLATES`; these also need a file of weights
-    beside the script, which `script_weights` returns.
+    A program of `_EMITTERS` needs the `model`, as do networks without a section in `_TEMPLATES`; these also need a file
+    of weights beside the script, which `script_weights` returns.
     """
     if unsupported_reason(configuration, workload, steps, model):
         return None
-    if configuration.engine == "torch" and model is not None:
+    if model is not None and (emit_training := _EMITTERS.get(configuration.engine)):
         job = Job(model, workload, configuration.device, "float32", configuration.variants, seed=seed)
         return emit_training(job, steps, clock=clocked)
     engine, of_tokens = configuration.engine, workload.model in TOKEN_MODELS
@@ -154,7 +152,7 @@ def _settings_of(optimizer: Optimizer) -> Mapping[str, Mapping[str, object]]:
 
 def needs_weights(configuration: Configuration, workload: Workload) -> bool:
     """Return True if the script reads its weights from a file beside it."""
-    return configuration.engine != "torch" and workload.model not in (*NETWORKS, *TOKEN_MODELS)
+    return configuration.engine not in _EMITTERS and workload.model not in (*NETWORKS, *TOKEN_MODELS)
 
 
 def script_weights(configuration: Configuration, model: Model, weights: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,8 +170,8 @@ def unsupported_reason(
     configuration: Configuration, workload: Workload, steps: int = 1, model: Model | None = None
 ) -> str:
     """Return the setting of this configuration that scripts do not support; "" if all are supported."""
-    if configuration.engine == "torch":
-        return _unsupported_in_torch(configuration, workload, model)
+    if emit_training := _EMITTERS.get(configuration.engine):
+        return _unsupported_by_emitter(emit_training, configuration, workload, model)
     optimizer, is_any = workload.optimizer, needs_weights(configuration, workload)
     templates = _ANY_NETWORK if is_any else _TEMPLATES
     if is_any:
@@ -208,7 +206,9 @@ def unsupported_reason(
     return ""
 
 
-def _unsupported_in_torch(configuration: Configuration, workload: Workload, model: Model | None) -> str:
+def _unsupported_by_emitter(
+    emit_training: Callable[..., str], configuration: Configuration, workload: Workload, model: Model | None
+) -> str:
     if workload.is_forward_pass:
         return "the forward pass"
     if workload.replicas > 1:

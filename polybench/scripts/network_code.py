@@ -17,10 +17,10 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 
 FRAMEWORKS = {
-    "torch": "torch_code:write",
+    "torch": "emitted_code:torch",
     "tf": "keras_code:write",
     "keras": "keras_code:write",
-    "jax": "jax_code:write",
+    "jax": "emitted_code:jax",
     "flux": "flux_code:write",
     "lux": "lux_code:write",
 }

@@ -167,15 +167,12 @@ def _train_tf(engine: Any) -> None:
 def _train_jax(engine: Any) -> None:
     import jax
 
-    from polybench.engines.jax.layers import Training
-
-    def logits(weights: Any, running: Any, images: Any) -> Any:
-        return Training(weights, running, jax.random.key(0), {}, engine._job.dtype).apply(
-            engine._job.model.layers, images
-        )
+    def logits(state: Any, inputs: Any) -> Any:
+        return engine._program.network(state["params"], state["buffers"], inputs, training=True)[0]
 
     engine._compiled = jax.jit(logits)
-    engine._functions = engine._functions._replace(logits=engine._compiled)
+    engine._program.compute_logits = engine._compiled
+    engine._logits = lambda variables, inputs: engine._compiled(engine._state, inputs)
 
 
 TRAINING_MODE: dict[str, Callable[[Any], object]] = {

@@ -50,9 +50,9 @@ def test_a_block_of_jax_ends_after_its_steps(fixture: GpuEngineFixture) -> str:
     seconds = min(engine.run_steps(0, 16) for _ in range(5))
     jax.block_until_ready(engine._state)
     images, labels = engine._batches[0]
-    dispatched = engine._functions.step(engine._state, images, labels, {})
-    assert not dispatched[1].is_ready()  # a step continues after its call returns
-    engine._state, engine._loss = jax.block_until_ready(dispatched)
+    loss = engine._program.train_step(engine._state, (images, labels))
+    assert not loss.is_ready()  # a step continues after its call returns
+    engine._loss = jax.block_until_ready(loss)
     one = min(engine.run_steps(0, 1) for _ in range(5))
     assert seconds > 8 * one
     return f"16 steps {seconds * 1e3:.2f} ms, one {one * 1e3:.2f} ms"

@@ -99,18 +99,30 @@ def test_hostile_text_adds_no_statement_to_a_python_program(framework: str, mode
     found = ast.parse(program(hostile(model, text), framework))
     plain = ast.parse(program(model, framework))
     docstring = ast.get_docstring(found, clean=False)
+    if framework == "jax":
+        assert docstring == f"{text.partition('~')[0]} in JAX."
+        check_jax_program(plain, found, hostile(model, text), text)
+        return
     if framework == "torch":
         assert docstring == f"{text.partition('~')[0]} in PyTorch."
         check_torch_program(plain, found, text)
         return
     assert [type(node) for node in ast.walk(found)] == [type(node) for node in ast.walk(plain)]
-    product = {"keras": "Keras", "jax": "JAX"}[framework]
-    assert docstring == f"{text.partition('~')[0]} in plain {product}, with the weights in the file beside this one."
-    if framework == "jax":
-        constants = {node.value for node in ast.walk(found) if isinstance(node, ast.Constant)}
-        weights = {name for name in hostile(model, text).weight_shapes() if name.endswith((".weight", ".bias"))}
-        normalized = {name.rpartition(".")[0] for name in hostile(model, text).state_shapes()}
-        assert {name for name in weights if name.rpartition(".")[0] not in normalized} <= constants
+    assert docstring == f"{text.partition('~')[0]} in plain Keras, with the weights in the file beside this one."
+
+
+def check_jax_program(plain: ast.Module, found: ast.Module, model: Model, text: str) -> None:
+    """Check that names of layers are only in literals, or in f-strings of `name` and `number`."""
+    function = next(node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == "network")
+    docstring = ast.get_docstring(function, clean=False) or ""
+    assert re.sub(r"\n\s+", " ", docstring) == f"{text[:1].upper()}{text[1:]}."
+    constants = {node.value for node in ast.walk(found) if isinstance(node, ast.Constant)}
+    # No tensor has the name of a layer without weights.
+    names = {layer.name for layer in walk(model.layers) if isinstance(layer, Named) and layer.weight_shapes()}
+    assert {name for name in names if not {name, f"{name}.weight"} & constants} == set()
+    for kind in (ast.Call, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.FormattedValue):
+        counts = [sum(isinstance(node, kind) for node in ast.walk(tree)) for tree in (plain, found)]
+        assert counts[0] == counts[1]
 
 
 def check_torch_program(plain: ast.Module, found: ast.Module, text: str) -> None:
@@ -200,6 +212,9 @@ def test_hostile_text_adds_no_statement_to_a_script(engine: str, text: str) -> N
         return
     if engine == "torch":
         check_torch_program(ast.parse(plain), ast.parse(found), text)
+        return
+    if engine == "jax":
+        check_jax_program(ast.parse(plain), ast.parse(found), hostile(model, text), text)
         return
     assert [type(node) for node in ast.walk(ast.parse(found))] == [type(node) for node in ast.walk(ast.parse(plain))]
     assert (ast.get_docstring(ast.parse(found), clean=False) or "").startswith(f"Train `{text.partition('~')[0]}` in")

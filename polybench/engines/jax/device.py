@@ -1,4 +1,4 @@
-"""Devices in JAX: lookup, placement of replicas, precision of the process, and allocations.
+"""Devices in JAX: lookup, precision of the process, and allocations.
 
 Data-parallel training is one program, with the batch sharded over several devices. The compiler inserts the
 communication (https://docs.jax.dev/en/latest/sharded-computation.html, automatic parallelism), so the computation
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import cuda_index
@@ -59,31 +58,13 @@ def set_precision(dtype: str, precision: str) -> None:
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "float32")
 
 
-class Placement(NamedTuple):
-    """First device, and device or sharding of arrays."""
-
-    device: Any
-    state: Any  # of arrays that every replica holds
-    batch: Any  # of arrays whose first axis is the batch
-
-    @property
-    def is_distributed(self) -> bool:
-        """True if there are several replicas."""
-        return self.state is not self.device
-
-
-def find_placement(job: Job) -> Placement:
-    """Return the placement of a job's replicas, on its device and the next ones; raises EngineUnavailable."""
-    first, count = find_device(job.device), job.workload.replicas
-    if count == 1:
-        return Placement(first, first, first)
+def find_devices(job: Job) -> list[Any]:
+    """Return the devices of a job's replicas: its own and the next ones; raises EngineUnavailable."""
+    count = job.workload.replicas
     if job.device == "cpu":
-        devices = jax.devices("cpu")[:count]
-    else:
-        start = int(job.device.partition(":")[2] or 0)
-        devices = [find_device(f"cuda:{start + number}") for number in range(count)]
-    mesh = Mesh(devices, ("replicas",))
-    return Placement(first, NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("replicas")))
+        return list(jax.devices("cpu")[:count])
+    first = int(job.device.partition(":")[2] or 0)
+    return [find_device(f"cuda:{number}") for number in range(first, first + count)]
 
 
 def count_allocations(train: Callable[[], object], steps: int, compiled: Any, device: Any) -> Allocations:

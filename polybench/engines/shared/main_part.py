@@ -42,11 +42,14 @@ NETWORK = MainPart(
 """Makes `network`, with the weights beside the program."""
 
 
-def training(job: Job, steps: int, settings: Sequence[str], synchronize: str, *, clock: bool = False) -> MainPart:
+def training(
+    job: Job, steps: int, settings: Sequence[str], synchronize: str, *, wait: str = "", clock: bool = False
+) -> MainPart:
     """Return the training that polybench times: `steps` steps after the untimed ones.
 
-    `settings` are lines that set up the framework. With `synchronize`, a call, all steps are timed together. With
-    `clock`, the program prints when each phase of its start has ended, by the system's monotonic clock.
+    `settings` are lines that set up the framework. With `synchronize`, a call, all steps are timed together;
+    otherwise the call `wait` ends each step of an asynchronous framework. With `clock`, the program prints when each
+    phase of its start has ended, by the system's monotonic clock.
     """
 
     def tick(phase: str) -> list[str]:
@@ -72,7 +75,7 @@ def training(job: Job, steps: int, settings: Sequence[str], synchronize: str, *,
         '    state = setup({name: start[name] for name in start if name != "batches"})',
         *(f"    {line}" for line in (_TIMED_START if clock else _START)),
         "    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]",
-        *(f"    {line}" for line in (_timed_together(synchronize) if synchronize else _TIMED_STEPS)),
+        *(f"    {line}" for line in (_timed_together(synchronize) if synchronize else _timed_steps(wait))),
         f'    print(json.dumps({{{printed}"step_seconds": seconds, "losses": losses}}))',
     ])  # fmt: skip
     return MainPart(standard, ("import numpy as np",), text, _USAGE, _CLOCK if clock else ())
@@ -93,14 +96,16 @@ _TIMED_START = (
     "    losses.append(train_step(state, batch).item())",
     "    clock.append((phase, time.monotonic()))",
 )
-_TIMED_STEPS = (
-    "seconds = []",
-    "for batch in timed:",
-    "    begin = time.perf_counter()",
-    "    loss = train_step(state, batch)",
-    "    seconds.append(time.perf_counter() - begin)",
-    "    losses.append(loss.item())",
-)
+
+
+def _timed_steps(wait: str) -> Iterator[str]:
+    yield "seconds = []"
+    yield "for batch in timed:"
+    yield "    begin = time.perf_counter()"
+    yield "    loss = train_step(state, batch)"
+    yield from [f"    {wait}"] if wait else []
+    yield "    seconds.append(time.perf_counter() - begin)"
+    yield "    losses.append(loss.item())"
 
 
 def _timed_together(synchronize: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ otherwise.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from keyword import iskeyword
@@ -15,11 +14,10 @@ from typing import NamedTuple
 
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
-from polybench.networks.blocks import Block, Part, Stage, parts
+from polybench.networks.blocks import Block, Part, Stage, blocks_of, parts
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
-from polybench.networks.source_text import attributes, escape, literal, wrapped
-
-_WIDTH = 88  # of ruff and Black
+from polybench.networks.source_text import attributes, docstring, escape, literal, wrapped
+from polybench.networks.statements import Expression, Statements
 
 _RESERVED = frozenset({
     "T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile", "cpu",
@@ -40,12 +38,6 @@ _OVERWRITABLE = (spec.BatchNorm, spec.Residual)
 Their output is a separate tensor that no backward pass reads. Overwriting would also be correct after
 convolutions, but is not faster in `lenet` and `dlframeworks-cnn`, and is not common practice.
 """
-
-_PRODUCTS = (spec.Conv, spec.Dense, spec.Embedding, spec.LSTM, spec.Attention, spec.Patches)
-"""Layers that begin a statement of their own."""
-
-_VARIABLES = ("x", "y", "z")
-"""Values inside of nested residual blocks."""
 
 Field = Callable[[str], str]
 """The text of a layer's field: a number, or the parameter of its block."""
@@ -118,14 +110,6 @@ class _Code(NamedTuple):
     uses_x_twice: bool = False
 
 
-class _Value(NamedTuple):
-    """A value in a forward pass: an expression, whether it can be a part of others, and whether it has a product."""
-
-    text: str
-    is_call: bool = True
-    has_product: bool = False
-
-
 class NetworkCode:
     """The classes of a network, and the places of its tensors in them.
 
@@ -157,7 +141,7 @@ class NetworkCode:
         classes = [_ATTENTION] * any(isinstance(layer, spec.Attention) for layer in layers)
         if self._given_masks and any(isinstance(layer, spec.Dropout) for layer in layers):
             classes.append(_GIVEN_DROPOUT)
-        kinds = {block.kind.name: block.kind for part in self._parts for block in _blocks(part)}
+        kinds = {block.kind.name: block.kind for part in self._parts for block in blocks_of(part)}
         for kind in kinds.values():
             made = list(self._made(kind.layers, kind.prefix, kind.fields))
             forward = self._forward(kind.layers, kind.prefix, kind.fields)
@@ -213,66 +197,19 @@ class NetworkCode:
 
     def _forward(self, layers: Sequence[Part], prefix: str, fields: Fields) -> list[str]:
         """Return the lines of a forward pass."""
-        lines: list[str] = []
-        value = self._chain(layers, "x", 0, lines, (prefix, fields))
-        lines.append(f"return {value.text}")
-        return [f"        {line}" for line in lines]
 
-    def _chain(self, layers: Sequence[Part], x: str, depth: int, lines: list[str], scope: tuple[str, Fields]) -> _Value:
-        """Append the statements that compute the layers of the variable `x`, and return the value of the last."""
-        target = _variable(depth)
-        value, previous = _Value(x), None
-        for layer in layers:
-            if isinstance(layer, spec.Residual):
-                value = _assigned(value, target, lines)
-                if value.text not in (x, target):  # a deeper variable, which the branches change
-                    lines.append(f"{target} = {value.text}")
-                    value = _Value(target)
-                value = self._residual(layer, value.text, depth, lines, scope)
-            else:
-                prefix, fields = scope
-                code = self._part_code(layer, fields, in_place=isinstance(previous, _OVERWRITABLE))
-                name = f"self.{self._attribute(layer, prefix)}" if isinstance(layer, spec.Named | Block | Stage) else ""
-                is_product = isinstance(layer, (*_PRODUCTS, Block, Stage))
-                fits = len(f"        {target} = ") + len(code.called.format(x=value.text, self=name)) <= _WIDTH
-                if not value.is_call or not fits or code.uses_x_twice or (is_product and value.has_product):
-                    value = _assigned(value, target, lines)
-                if code.before:
-                    lines.append(code.before.format(x=value.text, self=name))
-                text = code.called.format(x=value.text, self=name)
-                value = _Value(text, code.is_call, is_product or value.has_product)
-            previous = layer
-        return value
+        def write(part: Part, x: str, in_place: bool) -> Expression:
+            code = _Code() if isinstance(part, Block | Stage) else self._code(part, fields, in_place=in_place)
+            name = f"self.{self._attribute(part, prefix)}" if isinstance(part, spec.Named | Block | Stage) else ""
+            before = [code.before.format(x=x, self=name)] if code.before else []
+            return Expression(code.called.format(x=x, self=name), before, code.is_call, code.uses_x_twice)
 
-    def _residual(
-        self, layer: spec.Residual, x: str, depth: int, lines: list[str], scope: tuple[str, Fields]
-    ) -> _Value:
-        """Append the statements of both branches, and return their sum."""
-        target = _variable(depth + 1)
-        body = self._chain(layer.body, x, depth + 1, lines, scope)
-        before: list[str] = []
-        shortcut = self._chain(layer.shortcut, x, depth + 2, before, scope)
-        if before and body.text not in (x, target):  # they may change what the expression reads
-            lines.append(f"{target} = {body.text}")
-            body = _Value(target)
-        lines += before
-        if layer.body and isinstance(layer.body[-1], _OVERWRITABLE):
-            body = _assigned(body, target, lines)
-            lines.append(f"{body.text} += {shortcut.text}")
-            return _Value(body.text)
-        if not body.is_call or len(f"        x = {shortcut.text} + {body.text}") > _WIDTH:
-            body = _assigned(body, target, lines)
-        if not shortcut.is_call:
-            shortcut = _assigned(shortcut, _variable(depth + 2), lines)
-        return _Value(f"{shortcut.text} + {body.text}", is_call=False)
+        return Statements(write, " " * 8, _OVERWRITABLE).forward(layers)
 
     def _attribute(self, layer: spec.Named | Block | Stage, prefix: str) -> str:
         if isinstance(layer, Block | Stage):
             return self._attributes[self._block_names[layer.name]]
         return self._attributes[_local(layer.name, prefix)]
-
-    def _part_code(self, part: Part, fields: Fields, *, in_place: bool) -> _Code:
-        return _Code() if isinstance(part, Block | Stage) else self._code(part, fields, in_place=in_place)
 
     def _code(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of layer
         self, layer: spec.Layer, fields: Fields, *, in_place: bool = False
@@ -356,7 +293,7 @@ class NetworkCode:
         for part in self._parts:
             if isinstance(part, Stage | Block):
                 attribute = self._attributes[self._block_names[part.name]]
-                for number, block in enumerate(_blocks(part)):
+                for number, block in enumerate(blocks_of(part)):
                     place = f"{attribute}.{number}" if isinstance(part, Stage) else attribute
                     for layer, prefix in _named([block]):
                         local = _local(layer.name, prefix)
@@ -552,25 +489,11 @@ def _class(name: str, summary: str, parameters: Sequence[str], made: Sequence[st
     """Return the code of a module."""
     lines = [f"class {name}(nn.Module):"]
     if summary:
-        sentence = f'"""{escape(f"{summary[:1].upper()}{summary[1:]}.")}"""'
-        filled = textwrap.fill(sentence, _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
-        lines += [textwrap.indent(filled, "    "), ""]
+        lines += [*docstring(summary), ""]
     if made:
         constructor = [f"    def __init__({', '.join(['self', *parameters])}):", "        super().__init__()"]
         lines += [*constructor, *made, ""]
     return "\n".join([*lines, "    def forward(self, x):", *forward])
-
-
-def _assigned(value: _Value, target: str, lines: list[str]) -> _Value:
-    """Append the assignment of an expression to a variable, unless it is one; return the variable."""
-    if value.text.isidentifier():
-        return _Value(value.text)
-    lines.append(f"{target} = {value.text}")
-    return _Value(target)
-
-
-def _variable(depth: int) -> str:
-    return _VARIABLES[depth] if depth < len(_VARIABLES) else f"{_VARIABLES[-1]}{depth}"
 
 
 def _construction(block: Block) -> str:
@@ -605,16 +528,12 @@ def _local(name: str, prefix: str) -> str:
     return name.removeprefix(f"{prefix}.") if prefix else name
 
 
-def _blocks(part: Part) -> Sequence[Block]:
-    return part.blocks if isinstance(part, Stage) else (part,) if isinstance(part, Block) else ()
-
-
 def _named(all_parts: Sequence[Part]) -> Iterator[tuple[spec.Named, str]]:
     """Yield the layers with names and the prefix of their block; those of a kind once for each block."""
     for part in all_parts:
         groups: list[tuple[Sequence[spec.Layer], str]]
         if isinstance(part, Stage | Block):
-            groups = [(block.kind.layers, block.kind.prefix) for block in _blocks(part)]
+            groups = [(block.kind.layers, block.kind.prefix) for block in blocks_of(part)]
         else:
             groups = [((part,), "")]
         for layers, prefix in groups:

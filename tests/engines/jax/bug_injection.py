@@ -2,145 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import re
+from typing import ClassVar
 from unittest.mock import patch
 
-import jax
-import jax.numpy as jnp
-import msgspec
-import optax
-
-from polybench.engines.base import Snapshot, Weights
-from polybench.engines.jax import layers, training
+from polybench.engines.base import Weights
+from polybench.engines.jax import engine
 from polybench.engines.jax.engine import JaxEngine
 from polybench.engines.job import Job
-from polybench.networks import layers as spec
-from polybench.networks.optimizers import Optimizer
+
+correct_emit = engine.emit
 
 
-class _OtherFunction(JaxEngine):
-    """Replaces a function while the step is compiled."""
+class _OtherProgram(JaxEngine):
+    """Changes the text of the program, if it has such a part."""
 
-    module: ClassVar[object] = layers
-    name: ClassVar[str]
-    wrong: ClassVar[object]
+    pattern: ClassVar[str]
+    replacement: ClassVar[str]
 
     def build(self, job: Job, weights: Weights) -> None:
-        with patch.object(self.module, self.name, self.wrong):
+        with patch.object(engine, "emit", self._emit):
             super().build(job, weights)
 
-    def reset(self) -> None:
-        with patch.object(self.module, self.name, self.wrong):
-            super().reset()
-
-    def snapshot(self, step: int) -> Snapshot:
-        with patch.object(self.module, self.name, self.wrong):
-            return super().snapshot(step)
-
-    def run_steps(self, first: int, n: int) -> float:
-        with patch.object(self.module, self.name, self.wrong):
-            return super().run_steps(first, n)
+    def _emit(self, job: Job) -> str:
+        return re.sub(self.pattern, self.replacement, correct_emit(job))
 
 
-correct_attention, correct_normalize, correct_gelu = layers.attend_in_float64, layers._normalize, jax.nn.gelu
-correct_layer = layers.Inference.apply_layer
-correct_rule, correct_decay = training._without_decay, optax.add_decayed_weights
-
-
-class _OtherAttention(_OtherFunction):
-    name = "attend_in_float64"
-
-
-class NoMask(_OtherAttention):
+class NoMask(_OtherProgram):
     """Each position sees all others."""
 
-    wrong = staticmethod(lambda q, k, v, is_causal: correct_attention(q, k, v, is_causal=False))
+    pattern, replacement = "is_causal=causal", "is_causal=False"
 
 
-class ShiftedMask(_OtherAttention):
+class ShiftedMask(_OtherProgram):
     """Each position sees the next one."""
 
-    @staticmethod
-    def wrong(q: Any, k: Any, v: Any, is_causal: bool) -> Any:
-        with patch.object(jnp, "tri", lambda length, dtype: jnp.tril(jnp.ones((length, length), dtype), 1)):
-            return correct_attention(q, k, v, is_causal=is_causal)
+    pattern, replacement = r"jnp\.tri\(q\.shape\[1\], ", "jnp.tri(q.shape[1], k=1, "
 
 
-class MissingScale(_OtherAttention):
+class MissingScale(_OtherProgram):
     """The scores are not divided by the root of a head's width."""
 
-    wrong = staticmethod(
-        lambda q, k, v, is_causal: correct_attention(q * q.shape[-1] ** 0.5, k, v, is_causal=is_causal)
-    )
+    pattern, replacement = r" / q\.shape\[-1\] \*\* 0\.5", ""
 
 
-class SoftmaxOverQueries(_OtherAttention):
+class SoftmaxOverQueries(_OtherProgram):
     """The scores of each key, not of each query, add up to 1."""
 
-    @staticmethod
-    def wrong(q: Any, k: Any, v: Any, is_causal: bool) -> Any:
-        correct_softmax = jax.nn.softmax
-        with patch.object(jax.nn, "softmax", lambda scores: correct_softmax(scores, axis=-2)):
-            return correct_attention(q, k, v, is_causal=is_causal)
+    pattern, replacement = r"softmax\(scores\)", "softmax(scores, axis=-2)"
 
 
-class OtherNormEpsilon(_OtherFunction):
+class OtherNormEpsilon(_OtherProgram):
     """Keras's default epsilon in every layer norm and group norm."""
 
-    name = "_normalize"
-    wrong = staticmethod(lambda x, _epsilon: correct_normalize(x, 1e-3))
+    pattern, replacement = r"centered \* lax\.rsqrt\((.*) \+ epsilon\)", r"centered * lax.rsqrt(\1 + 1e-3)"
 
 
-class OtherGELU(_OtherFunction):
+class OtherGELU(_OtherProgram):
     """The approximation of GELU for GELU, and the other way round."""
 
-    module, name = jax.nn, "gelu"
-    wrong = staticmethod(lambda x, approximate: correct_gelu(x, approximate=not approximate))
+    def _emit(self, job: Job) -> str:
+        swapped = correct_emit(job).replace("approximate=False", "approximate=None")
+        swapped = re.sub(r"(jax\.nn\.gelu\((?:(?!approximate).)*)\)$", r"\1, approximate=False)", swapped, flags=re.M)
+        return swapped.replace("approximate=None", "approximate=True")
 
 
-class _WithoutGradient(_OtherFunction):
-    """A layer whose weights have no gradient."""
-
-    module, name = layers.Inference, "apply_layer"
-
-    @staticmethod
-    def _frozen(inference: Any, layer: spec.Layer, x: Any) -> Any:
-        weights = jax.tree.map(jax.lax.stop_gradient, dict(inference._weights))
-        with patch.object(inference, "_weights", weights):
-            return correct_layer(inference, layer, x)
-
-
-class UnaddedGradients(_WithoutGradient):
+class UnaddedGradients(_OtherProgram):
     """The tied layer has no gradient of its weight."""
 
-    @staticmethod
-    def wrong(inference: Any, layer: spec.Layer, x: Any) -> Any:
-        is_wrong = isinstance(layer, spec.Dense) and layer.tied
-        return (_WithoutGradient._frozen if is_wrong else correct_layer)(inference, layer, x)
+    pattern, replacement = r'@ (params\["[^"]*"\])\.T', r"@ jax.lax.stop_gradient(\1).T"
 
 
-class FrozenClassToken(_WithoutGradient):
+class FrozenClassToken(_OtherProgram):
     """The class token has no gradient."""
 
-    @staticmethod
-    def wrong(inference: Any, layer: spec.Layer, x: Any) -> Any:
-        is_wrong = isinstance(layer, spec.ClassToken)
-        return (_WithoutGradient._frozen if is_wrong else correct_layer)(inference, layer, x)
+    pattern, replacement = r'(params\[f"\{name\}\.token"\])', r"jax.lax.stop_gradient(\1)"
 
 
-class CoupledDecay(_OtherFunction):
+class CoupledDecay(_OtherProgram):
     """The decay of AdamW is added to the gradient."""
 
-    module, name = training, "_without_decay"
-
-    @staticmethod
-    def wrong(optimizer: Optimizer, learning_rate: Any) -> Any:
-        adam = msgspec.structs.replace(optimizer, name="adam")
-        return optax.chain(optax.add_decayed_weights(optimizer.weight_decay), correct_rule(adam, learning_rate))
+    pattern, replacement = r"(?s)(scale_by_adam\(\)),\s+(optax\.add_decayed_weights\(.*?\)),", r"\2, \1,"
 
 
-class DecayOnBiases(_OtherFunction):
+class DecayOnBiases(_OtherProgram):
     """AdamW decays all tensors."""
 
-    module, name = optax, "add_decayed_weights"
-    wrong = staticmethod(lambda decay, _matrices: correct_decay(decay))
+    pattern, replacement = ", is_matrix", ""

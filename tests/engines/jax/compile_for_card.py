@@ -62,7 +62,7 @@ def compile_step(name: str, precision: Any, sharding: Any) -> dict[str, Any]:
     state = jax.tree.map(lambda array: on_card(array.shape, array.dtype), engine._state)
     images = on_card((model.batch_size, *model.input_shape), np.int32 if model.vocabulary_size else np.float32)
     labels = on_card((model.batch_size, *model.label_shape), np.int32)
-    compiled = engine._functions.step.trace(state, images, labels, {}).lower(lowering_platforms=("cuda",)).compile()
+    compiled = engine._program.update.trace(state, images, labels).lower(lowering_platforms=("cuda",)).compile()
     text, plan = compiled.as_text(), compiled.memory_analysis()
     return {
         "network": name,

@@ -8,7 +8,8 @@ from unittest.mock import patch
 import jax
 
 from polybench.engines.base import Array, Weights
-from polybench.engines.jax import engine, training
+from polybench.engines.jax import engine
+from polybench.engines.jax.emitter import emit
 from polybench.engines.jax.engine import JaxEngine
 from polybench.engines.job import Job
 from polybench.networks.lenet import LENET
@@ -54,36 +55,39 @@ class DefaultPrecision(JaxEngine):
         jax.config.update("jax_default_matmul_precision", None)
 
 
+class _OtherProgram(JaxEngine):
+    """Changes the text of the program."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(engine, "emit", self._emit):
+            super().build(job, weights)
+
+    def _emit(self, job: Job) -> str:
+        raise NotImplementedError
+
+
 @_program
-class NoBFloat16(JaxEngine):
+class NoBFloat16(_OtherProgram):
     """Computes in float32 if bf16 is requested."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        correct = training.compile_functions
-        in_dtype_of_job = lambda model, optimizer, _, *rest: correct(model, optimizer, job.dtype, *rest)  # noqa: E731
-        with patch.object(engine, "compile_functions", in_dtype_of_job):
-            super().build(job, weights)
+    def _emit(self, job: Job) -> str:
+        return emit(job).replace("jnp.bfloat16", "jnp.float32")
 
 
 @_program
-class NoDonation(JaxEngine):
+class NoDonation(_OtherProgram):
     """Keeps the buffers of the old state."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        jit = jax.jit
-        with patch.object(jax, "jit", lambda function, donate_argnums=None, **options: jit(function, **options)):
-            super().build(job, weights)
+    def _emit(self, job: Job) -> str:
+        return emit(job).replace("@partial(jax.jit, donate_argnums=0)", "@jax.jit")
 
 
 @_placement
-class FirstDevice(JaxEngine):
+class FirstDevice(_OtherProgram):
     """Ignores the device of the job."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        correct = engine.find_placement
-        on_cpu = Job(job.model, job.workload, "cpu", job.dtype)
-        with patch.object(engine, "find_placement", lambda _: correct(on_cpu)):
-            super().build(job, weights)
+    def _emit(self, job: Job) -> str:
+        return emit(job).replace('jax.devices("cuda")[0]', 'jax.devices("cpu")[0]')
 
 
 @_placement

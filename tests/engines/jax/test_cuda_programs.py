@@ -54,11 +54,9 @@ def programs(
     data = small_datasets.dataset(2, model=model)
     images = data.images if model.vocabulary_size else data.images.astype(np.float32)
     engine.load(images[None], data.labels[None].astype(np.int64))
-    if dropout == "given":
-        engine._set_masks(0)
-    arguments = (engine._state, *engine._batches[0], engine._masks)
+    arguments = (engine._state, *engine._batch(0))
     shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), arguments)
-    step = engine._functions.step.trace(*shapes)
+    step = engine._program.update.trace(*shapes)
     cpu, cuda = (step.lower(lowering_platforms=(platform,)).as_text() for platform in ("cpu", "cuda"))
     return Programs(cpu, cuda, len(jax.tree.leaves(engine._state)))
 

@@ -18,6 +18,7 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dropout, MaxPool
 from polybench.parity_check.comparison import vary_constants
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
+from tests.engines.jax.layer_programs import program_of
 from tests.example_networks import FEATURES, SEQUENCES, TEXT
 
 ONE_THREAD = {"NPROC": "1", "PJRT_NPROC": "1"}
@@ -63,16 +64,16 @@ def test_the_step_is_compiled_once(fixture: EngineFixture) -> None:
     for _ in range(3):
         fixture.engine.reset()
         fixture.engine.run_steps(0, 3)
-    assert fixture.engine._functions.step._cache_size() == 1
+    assert fixture.engine._program.update._cache_size() == 1
 
 
 @in_process_of("jax")
 def test_a_step_donates_the_state_but_not_the_initial_weights(fixture: EngineFixture) -> None:
     fixture.build()
     for _ in range(2):
-        before = fixture.engine._state
+        before = dict(fixture.engine._state["params"])
         fixture.engine.run_steps(0, 1)
-        assert all(tensor.is_deleted() for tensor in before.weights.values())
+        assert all(tensor.is_deleted() for tensor in before.values())
         fixture.engine.reset()
     for name, value in fixture.engine.snapshot(0).weights.items():
         np.testing.assert_array_equal(value, fixture.weights[name])
@@ -103,14 +104,13 @@ def test_the_probe_returns_versions_and_the_users_xla_flags(fixture: EngineFixtu
 def test_the_first_of_equal_values_in_a_window_gets_the_gradient(fixture: EngineFixture) -> None:
     import jax
 
-    from polybench.engines.jax.layers import Inference
-
     random = np.random.default_rng(0)
     x = random.integers(0, 3, (2, 3, 7, 6)).astype(np.float32)
     for size, stride in ((2, 2), (3, 2), (2, 1)):
         expected, backward = max_pool(x.astype(np.float64), size, stride)
         dy = random.random(expected.shape, dtype=np.float32)
-        y, pullback = jax.vjp(partial(Inference({}, {}).apply_layer, MaxPool(size, stride)), x)
+        network = program_of((MaxPool(size, stride),), x.shape[1:]).network
+        y, pullback = jax.vjp(partial(network, {}), x)
         np.testing.assert_array_equal(y, expected)
         np.testing.assert_allclose(pullback(dy)[0], backward(dy.astype(np.float64))[0], rtol=1e-6)
 
@@ -129,12 +129,17 @@ def test_batch_statistics_over_many_pixels_are_accurate(fixture: EngineFixture) 
 def test_dropout_preserves_the_mean(fixture: EngineFixture) -> None:
     import jax
 
-    from polybench.engines.jax.layers import Training
+    def outputs(*layers: Dropout) -> Any:
+        buffers, x = {"key": jax.random.key(0)}, np.ones((100, 1000), np.float32)
+        y, changed = program_of(layers, (1000,)).network({}, buffers, x, training=True)
+        assert changed["key"] != buffers["key"]
+        return np.asarray(y)
 
-    training = Training({}, {}, jax.random.key(0), {})
-    y = np.asarray(training.apply_layer(Dropout("dropout", 0.25), np.ones((100, 1000), np.float32)))
-    assert np.unique(y).tolist() == pytest.approx([0, 1 / 0.75])
-    assert y.mean() == pytest.approx(1, abs=0.01)
+    one = outputs(Dropout("one", 0.25))
+    assert np.unique(one).tolist() == pytest.approx([0, 1 / 0.75])
+    assert one.mean() == pytest.approx(1, abs=0.01)
+    both = outputs(Dropout("one", 0.25), Dropout("two", 0.25))
+    assert (both > 0).mean() == pytest.approx(0.75**2, abs=0.01)  # each layer has a key of its own
 
 
 @in_process_of("jax")
@@ -169,8 +174,8 @@ def test_a_block_ends_when_loss_and_weights_are_computed(fixture: EngineFixture)
     with patch.object(jax, "block_until_ready", wraps=jax.block_until_ready) as wait:
         engine.run_steps(1, 2)
     before, after = (call.args[0] for call in wait.call_args_list)
+    assert before is engine._state
     assert after == (engine._state, engine._loss)
-    assert before.weights["conv1.weight"].is_deleted()  # the state that the first step took over
 
 
 @in_process_of("jax")
@@ -194,13 +199,13 @@ def test_results_in_donated_buffers_are_no_new_memory(fixture: EngineFixture) ->
 
 @in_process_of("jax")
 def test_every_layer_of_sequences_computes_what_the_reference_does(fixture: EngineFixture) -> None:
-    import jax.numpy as jnp
-
-    from polybench.engines.jax.layers import Inference
+    import jax
 
     random = np.random.default_rng(0)
     tokens = random.integers(0, 11, (4, 7), np.int32)
     for model, x in ((SEQUENCES, tokens), (TEXT, tokens), (FEATURES, random.random((4, 5, 4), np.float32))):
         weights = vary_constants(initial_weights(model, 0))
-        found = Inference(weights, {}).apply(model.layers, jnp.asarray(x))
-        np.testing.assert_allclose(found, logits(model, weights, x), rtol=1e-4, atol=1e-5, err_msg=model.name)
+        variables = (weights, {}) if any(isinstance(layer, Dropout) for layer in model.layers) else (weights,)
+        found = program_of(model.layers, model.input_shape).network(*jax.device_put(variables), jax.device_put(x))
+        logits_found = found[0] if len(variables) > 1 else found
+        np.testing.assert_allclose(logits_found, logits(model, weights, x), rtol=1e-4, atol=1e-5, err_msg=model.name)

@@ -13,6 +13,7 @@ from polybench.networks import MODELS, find_model
 from polybench.networks.layers import Conv, Dense, Layer, Operation, Shape
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
+from tests.engines.jax.layer_programs import program_of
 from tests.example_networks import PADDED
 
 IMAGES = 2
@@ -52,10 +53,10 @@ def count_with_xla(timed_layer: TimedLayer) -> dict[Operation, tuple[int, int]]:
     import jax
     import jax.numpy as jnp
 
-    from polybench.engines.jax.layers import Inference
+    network = program_of((timed_layer.layer,), timed_layer.input_shape).network
 
     def forward(x: Any, weights: Any) -> Any:
-        return Inference(weights, {}).apply_layer(timed_layer.layer, x)
+        return network(weights, x)
 
     def input_gradient(x: Any, weights: Any, dy: Any) -> Any:
         return jax.vjp(lambda x: forward(x, weights), x)[1](dy)

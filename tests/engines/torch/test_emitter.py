@@ -65,6 +65,7 @@ def test_repeated_blocks_are_one_class_and_a_loop() -> None:
     assert text.count("nn.Conv2d(") == 6  # the first, two of a block, three of a block with a projection
     assert "self.stage1 = nn.Sequential(*[ResidualBlock(16) for _ in range(5)])" in text
     assert "ProjectionBlock(16, 32), *[ResidualBlock(32) for _ in range(4)]" in text
+    assert "F.relu(self.norm1(self.conv1(x)), inplace=True)" in text
     assert emit(job(find_model("char-gpt"))).count("SelfAttention(128, 4, causal=True, bias=False)") == 1
 
 
