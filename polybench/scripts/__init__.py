@@ -41,7 +41,7 @@ NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
 TOKEN_MODELS = ("imdb-bilstm",)
 """Networks with token inputs."""
 _EMITTERS: Mapping[str, Callable[..., str]] = {"torch": torch_emitter.emit_training, "jax": jax_emitter.emit_training}
-"""Functions that write the program of an engine with a main part: each takes a job, the number of steps, and `clock`."""
+"""Functions of a job, a number of steps and `clock` that write the program of an engine with a main part."""
 _TEMPLATES = {"flux": "train_flux.jl", "tf": "train_keras.py", "keras": "train_keras.py"}
 _ANY_NETWORK = {"flux": "train_any_flux.jl", "tf": "train_any_keras.py", "keras": "train_any_keras.py"}
 _VARIANTS = {
