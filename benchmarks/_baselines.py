@@ -37,40 +37,10 @@ _INDEPENDENT = {
     "jax": "independent_jax.py",
 }
 
-_KEEP = {
-    "tf": "initial = [variable.numpy() for variable in model.variables]",
-    "keras": "initial = [variable.numpy() for variable in model.variables]",
-    "flux": "import Random; initial, rng_state = deepcopy((model, state)), copy(Random.default_rng())",
-}
-"""Lines that a plain program runs before its training, so that the training can restart with the same dropout masks."""
+_KEEP_JULIA = "import Random; initial, rng_state = deepcopy((model, state)), copy(Random.default_rng())"
+"""Line that the plain program of Flux runs before its training, so that it can restart with the same dropout masks."""
 
-_RESTART_KERAS = """
-    for variable, value in zip(model.variables, initial, strict=True):
-        variable.assign(value)
-    for variable in optimizer.variables:
-        if variable is not optimizer.learning_rate:
-            variable.assign(np.zeros(variable.shape))
-"""
-_RESTART = {
-    "tf": _RESTART_KERAS,
-    "keras": f"""
-    optimizer = model.optimizer
-{_RESTART_KERAS}
-""",
-}
-_AGAIN_PYTHON = """
-for _ in sys.stdin:
-    {restart}
-    for batch in batches[:UNTIMED_STEPS]:
-        loss = train_step(*batch)
-    seconds = []
-    for batch in batches[UNTIMED_STEPS:]:
-        begin = time.perf_counter()
-        loss = train_step(*batch)
-        seconds.append(time.perf_counter() - begin)
-    print(json.dumps({{"step_seconds": seconds, "losses": [float(loss)]}}), flush=True)
-"""
-_AGAIN_EMITTED = """
+_AGAIN = """
     initial = weights(state)
     for _ in sys.stdin:
         reset(state, initial)
@@ -82,7 +52,7 @@ _AGAIN_EMITTED = """
             loss = train_step(state, batch)
             # <wait>
             seconds.append(time.perf_counter() - begin)
-        print(json.dumps({"step_seconds": seconds, "losses": [loss.item()]}), flush=True)
+        print(json.dumps({"step_seconds": seconds, "losses": [float(loss)]}), flush=True)
 """
 _AGAIN_JULIA = """
 for _ in eachline(stdin)
@@ -161,18 +131,17 @@ def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]
 
 def _repeated(text: str, engine: str) -> str:
     """Return the program with a loop that restarts the training for each line on standard input."""
-    if engine in ("torch", "jax"):
+    if engine in ("torch", "tf", "keras", "jax"):
         beginning, found, _ = text.partition("    losses = [")
         assert found, f"the program of {engine} has no line that starts the training"
         wait = "jax.block_until_ready((state, loss))" if engine == "jax" else ""
-        again = _AGAIN_EMITTED.replace("# <wait>", wait)
+        again = _AGAIN.replace("# <wait>", wait)
         return f"{beginning}    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]{again}"
-    if engine not in _KEEP:
-        sys.exit(f"the plain script of {engine} cannot be restarted; {', '.join(_KEEP)} are")
+    if engine != "flux":
+        sys.exit(f"the plain script of {engine} cannot be restarted; those of torch, tf, keras, jax and flux can")
     begin = _TRAINING_BEGINS.search(text)
     assert begin, f"the plain script of {engine} has no line that starts the training"
-    again = _AGAIN_JULIA if engine == "flux" else _AGAIN_PYTHON.format(restart=_RESTART[engine].strip())
-    return f"{text[: begin.start()]}{_KEEP[engine]}\n{text[begin.start() :]}{again}"
+    return f"{text[: begin.start()]}{_KEEP_JULIA}\n{text[begin.start() :]}{_AGAIN_JULIA}"
 
 
 def _independent(given: Inputs, configuration: Configuration, steps: int) -> list[str]:

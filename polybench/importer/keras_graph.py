@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -18,8 +19,8 @@ from keras import layers as kl
 from keras.src.ops.nn import Softmax
 from keras.src.ops.numpy import Add
 
-from polybench.engines.shared.keras_layers import Network
-from polybench.engines.shared.keras_layout import flattened_shapes, from_keras, tables
+from polybench.engines.shared.keras_emitter import layer_program
+from polybench.engines.shared.program import import_program
 from polybench.errors import BadInput, PolybenchError
 from polybench.importer.errors import describe
 from polybench.importer.graph import (
@@ -105,19 +106,31 @@ def _check_inputs(network: Model, inputs: Iterable[Any]) -> None:
 def _with_slots(built: Translation, layers: dict[str, Any]) -> Translation:
     """Add the place of each canonical tensor in Keras's variables, whose axes have another order."""
     network = built.model
-    shapes, flattened, are_tables = network.tensor_shapes(), flattened_shapes(network), tables(network.layers)
+    shapes, weights = network.tensor_shapes(), network.weight_shapes()
     slots = {}
-    weights = network.weight_shapes()
-    for name, variable in Network(None, layers).variables(shapes).items():
+    for name, (variable, view) in _variables(network, layers).items():
         for attribute, expected in _OF_WEIGHTS.items() if name in weights else ():
             if (found := getattr(variable, attribute)) is not expected:
                 raise BadInput(f"{variable.path}: {attribute}={show(found)}: expected {expected}")
         positions = np.arange(math.prod(variable.shape)).reshape(variable.shape)
-        indices = from_keras(positions, shapes[name], flattened.get(name), is_table=name in are_tables)
-        slots[name] = Slot(variable.path, indices.reshape(shapes[name]))
+        slots[name] = Slot(variable.path, np.ascontiguousarray(view(positions)).reshape(shapes[name]))
     if len({slot.variable for slot in slots.values()}) < len(slots):
         raise BadInput(f"{network.name}: two layers have the same name: expected unique names")
     return built._replace(slots=slots)
+
+
+def _variables(network: Model, layers: dict[str, Any]) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
+    """Return the variable of each canonical tensor, with its view, as the program of this network does."""
+    program = import_program(layer_program(network.layers, network.input_shape, "float32"), None)
+    found: dict[str, tuple[Any, Callable[[Any], Any]]] = {}
+    for name, layer in layers.items():
+        views = program.VIEWS.get(type(layer), {})
+        variables = sorted(layer.weights, key=lambda variable: variable.name == "bias")
+        for (tensor, view), variable in zip(views.items(), variables, strict=False):  # a bias may be missing
+            found[f"{name}.{tensor}"] = variable, view
+    for name, size in getattr(program, "FLATTENED", {}).items():
+        found[name] = found[name][0], partial(program.channels_first, *size)
+    return found
 
 
 class _Reader:

@@ -13,9 +13,10 @@ from keras import ops
 from polybench.engines.base import Array
 from polybench.engines.job import Job
 from polybench.engines.keras.engine import load_backend, set_float64_support
-from polybench.engines.shared.keras_layers import FixedMaskDropout, conventions
+from polybench.engines.shared.keras_emitter import layer_program
 from polybench.engines.shared.keras_layout import batch_to_keras, flattened_shapes
-from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
+from polybench.engines.shared.keras_state import conventions
+from polybench.engines.shared.program import import_program
 from polybench.errors import BadInput
 from polybench.importer.graph import Translation
 from polybench.importer.keras_graph import KerasTranslation
@@ -43,6 +44,8 @@ class KerasProgram:
         small, large, vocabulary = batch_sizes(network)
         self._batch_size = max(small, large, *vocabulary)
         self._flattened = flattened_shapes(network)
+        text = layer_program(network.layers, network.input_shape, "float64", batch_size=self._batch_size)
+        self._given_dropout: Any = getattr(import_program(text, None), "GivenDropout", ())  # without dropout, no class
         self._clones: dict[int, Any] = {}
         self._variables: dict[str, Any] = {}
         rounds = any(isinstance(layer, spec.GELU | spec.Attention) for layer in spec.walk(network.layers))
@@ -62,7 +65,7 @@ class KerasProgram:
         self._masks = {
             name: self._clones[id(layer)]
             for name, layer in translated.layers.items()
-            if isinstance(self._clones.get(id(layer)), FixedMaskDropout)
+            if isinstance(self._clones.get(id(layer)), self._given_dropout)
         }
         self._compile(model, translated.translation)
 
@@ -72,15 +75,17 @@ class KerasProgram:
         )
         self._takes_one_hot = isinstance(loss, keras.losses.CategoricalCrossentropy)
         self._classes = translation.model.classes
-        classes = self._backend.optimizer_classes._replace(sgd=RecordingSGD)
-        self._optimizer = CanonicalOptimizer(translation.model.optimizer, self._clone.trainable_variables, [], classes)
+        optimizer = translation.model.optimizer
+        rate, momentum = np.float64(optimizer.learning_rate), np.float64(optimizer.momentum or 0.0)
+        self._optimizer = RecordingSGD(rate, momentum)
+        self._optimizer.build(self._clone.trainable_variables)
         weights = model.get_compile_config().get("loss_weights")
         # XLA compiles longer than the steps take, except on JAX, which computes everything with XLA.
-        self._clone.compile(self._optimizer.keras, loss, weights, jit_compile=keras.backend.backend() == "jax")
+        self._clone.compile(self._optimizer, loss, weights, jit_compile=keras.backend.backend() == "jax")
 
     def _build_again(self, layer: Any) -> Any:
         if isinstance(layer, keras.layers.Dropout):
-            clone: Any = FixedMaskDropout(self._batch_size, layer.name)
+            clone: Any = self._given_dropout(self._batch_size, layer.name)
             clone.dtype_policy = keras.DTypePolicy("float64")
         else:
             clone = type(layer).from_config(_in_float64(layer.get_config()))
@@ -90,7 +95,7 @@ class KerasProgram:
     def _pairs(self, model: Any) -> Any:
         for layer in model._flatten_layers(include_self=False):
             clone = self._clones.get(id(layer))
-            if clone is not None and not isinstance(clone, FixedMaskDropout):
+            if clone is not None and not isinstance(clone, self._given_dropout):
                 yield from (
                     pair for pair in zip(layer.variables, clone.variables, strict=True) if "float" in str(pair[0].dtype)
                 )
@@ -101,7 +106,9 @@ class KerasProgram:
     def start(self, values: Mapping[str, Array]) -> None:  # noqa: D102
         for path, variable in self._variables.items():
             variable.assign(values[path])
-        self._optimizer.reset()
+        for state in self._optimizer.variables:
+            if state is not self._optimizer.learning_rate:
+                state.assign(np.zeros(state.shape))
 
     def train(self, inputs: Array, labels: Array, masks: Mapping[str, Array]) -> Result:  # noqa: D102
         for name, mask in masks.items():
@@ -113,7 +120,7 @@ class KerasProgram:
         logs = self._clone.train_on_batch(_to_keras(inputs), targets, return_dict=True)
         paths = {id(variable): path for path, variable in self._variables.items()}
         trained = [paths[id(variable)] for variable in self._clone.trainable_variables]
-        gradients = (np.array(one.numpy()) for one in self._optimizer.keras.gradients)
+        gradients = (np.array(one.numpy()) for one in self._optimizer.gradients)
         return Result(float(logs["loss"]), dict(zip(trained, gradients, strict=True)))
 
     def evaluate(self, inputs: Array) -> Array:  # noqa: D102

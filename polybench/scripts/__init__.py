@@ -1,6 +1,6 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
-Those of PyTorch and JAX are the programs that the engines run, with a main part. The others have templates:
+Those of Python are the programs that the engines run, with a main part. Those of Flux have templates:
 
 `polybench export --train` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
 template for networks written by hand (`train_*`), one for any other network (`train_any_*`), whose layers
@@ -22,9 +22,11 @@ from typing import Any
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
-from polybench.engines.jax import emitter as jax_emitter
+from polybench.engines.jax import emitter as jax
 from polybench.engines.job import Job
-from polybench.engines.torch import emitter as torch_emitter
+from polybench.engines.keras import emitter as keras
+from polybench.engines.tf import emitter as tf
+from polybench.engines.torch import emitter as torch
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
@@ -40,17 +42,17 @@ STEPS = 58
 NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
 TOKEN_MODELS = ("imdb-bilstm",)
 """Networks with token inputs."""
-_EMITTERS: Mapping[str, Callable[..., str]] = {"torch": torch_emitter.emit_training, "jax": jax_emitter.emit_training}
-"""Functions of a job, a number of steps and `clock` that write the program of an engine with a main part."""
-_TEMPLATES = {"flux": "train_flux.jl", "tf": "train_keras.py", "keras": "train_keras.py"}
-_ANY_NETWORK = {"flux": "train_any_flux.jl", "tf": "train_any_keras.py", "keras": "train_any_keras.py"}
-_VARIANTS = {
-    "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools),
-    "tf": ("eager", "xla"),
-    "keras": ("jax", "torch"),
+_EMITTERS: Mapping[str, Callable[..., str]] = {
+    "torch": torch.emit_training,
+    "tf": tf.emit_training,
+    "jax": jax.emit_training,
+    "keras": keras.emit_training,
 }
+"""Functions of a job, a number of steps and `clock` that write the program of an engine with a main part."""
+_TEMPLATES = {"flux": "train_flux.jl"}
+_ANY_NETWORK = {"flux": "train_any_flux.jl"}
+_VARIANTS = {"flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools)}
 """Variants that are a constant of the script."""
-_TOKEN_VARIANTS = {"flux": _VARIANTS["flux"]}
 _ANY_NETWORK_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 
 
@@ -67,14 +69,13 @@ def make_script(
 
     With `clocked`, it prints when each phase of its start has ended.
 
-    A program of `_EMITTERS` needs the `model`, as do networks without a section in `_TEMPLATES`; these also need a file
-    of weights beside the script, which `script_weights` returns.
+    Those of `_EMITTERS` need the `model`, as do networks without a section in `_TEMPLATES`; these also need a file of
+    weights beside the script, which `script_weights` returns.
     """
     if unsupported_reason(configuration, workload, steps, model):
         return None
-    if model is not None and (emit_training := _EMITTERS.get(configuration.engine)):
-        job = Job(model, workload, configuration.device, "float32", configuration.variants, seed=seed)
-        return emit_training(job, steps, clock=clocked)
+    if configuration.engine in _EMITTERS and model is not None:
+        return _EMITTERS[configuration.engine](_job(configuration, workload, model, seed), steps, clock=clocked)
     engine, of_tokens = configuration.engine, workload.model in TOKEN_MODELS
     clock = "clock" if clocked else ""
     constants: dict[str, object] = {
@@ -82,7 +83,9 @@ def make_script(
         "UNTIMED_STEPS": WARMUP_STEPS_PER_BLOCK,
         "STEPS": steps,
     }
-    constants |= _machine_constants(configuration, workload)
+    julia_threads, blas_threads = threads(workload.threads, configuration.variants)
+    constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
+    constants |= {"DEVICE": configuration.device, "TF32": workload.precision == "tf32"}
     if model is not None and needs_weights(configuration, workload):
         text = _any_network(configuration, workload, model, constants, clock)
     else:
@@ -90,25 +93,11 @@ def make_script(
             constants["MOMENTUM"] = workload.optimizer.momentum
         sections = {engine, workload.model, "tokens" if of_tokens else "images", clock}
         text = render(_TEMPLATES[engine], sections, constants)
-    text = text.replace("Train `lenet`", f"Train `{escape(workload.model.partition('~')[0])}`", 1)
-    return text.replace("in plain Keras", "in plain TensorFlow", 1) if engine == "tf" else text
+    return text.replace("Train `lenet`", f"Train `{escape(workload.model.partition('~')[0])}`", 1)
 
 
-def _machine_constants(configuration: Configuration, workload: Workload) -> dict[str, object]:
-    """Return the constants for threads, device and variants."""
-    constants: dict[str, object] = {}
-    if configuration.engine == "flux":
-        julia_threads, blas_threads = threads(workload.threads, configuration.variants)
-        constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
-    else:
-        constants["THREADS"] = workload.threads
-    if configuration.engine != "keras":
-        constants |= {"DEVICE": configuration.device, "TF32": workload.precision == "tf32"}
-    elif workload.model not in TOKEN_MODELS:
-        constants["BACKEND"] = configuration.variant or "tensorflow"
-    if configuration.engine == "tf":
-        constants |= {switch.upper(): switch in configuration.variants for switch in _variants(configuration, workload)}
-    return constants
+def _job(configuration: Configuration, workload: Workload, model: Model, seed: int = 0) -> Job:
+    return Job(model, workload, configuration.device, "float32", configuration.variants, seed=seed)
 
 
 def _any_network(
@@ -116,15 +105,13 @@ def _any_network(
 ) -> str:
     engine, optimizer = configuration.engine, workload.optimizer
     sections = {engine, optimizer.name, "images" if len(model.input_shape) == 3 else "tokens", clock}
-    if model.label_smoothing or engine != "flux":  # Flux rejects 0
+    if model.label_smoothing:  # Flux rejects 0
         constants["LABEL_SMOOTHING"] = model.label_smoothing
         sections.add("smoothing")
     if "images" in sections:
         constants["SHAPE"] = model.input_shape
-    if engine in ("tf", "keras", "flux"):
-        constants["CLASSES"] = model.classes
-    if engine not in ("tf", "keras") or optimizer.name == "adamw":
-        constants["WEIGHT_DECAY"] = optimizer.weight_decay
+    constants["CLASSES"] = model.classes
+    constants["WEIGHT_DECAY"] = optimizer.weight_decay
     for section, settings in _settings_of(optimizer).items():
         sections.add(section)
         constants |= settings
@@ -160,39 +147,31 @@ def script_weights(configuration: Configuration, model: Model, weights: Mapping[
     return write_code(model, weights, configuration.engine).arrays
 
 
-def _variants(configuration: Configuration, workload: Workload) -> tuple[str, ...]:
-    """Return the variants that the configuration's script supports."""
-    tables = {workload.model in TOKEN_MODELS: _TOKEN_VARIANTS, needs_weights(configuration, workload): _VARIANTS}
-    return tables.get(True, _VARIANTS).get(configuration.engine, ())
-
-
 def unsupported_reason(
     configuration: Configuration, workload: Workload, steps: int = 1, model: Model | None = None
 ) -> str:
     """Return the setting of this configuration that scripts do not support; "" if all are supported."""
-    if emit_training := _EMITTERS.get(configuration.engine):
-        return _unsupported_by_emitter(emit_training, configuration, workload, model)
+    if configuration.engine in _EMITTERS:
+        return _unsupported_by_emitter(configuration, workload, model)
     optimizer, is_any = workload.optimizer, needs_weights(configuration, workload)
     templates = _ANY_NETWORK if is_any else _TEMPLATES
     if is_any:
-        can_decay = optimizer.name == "adamw" or configuration.engine not in ("tf", "keras")
-        is_plain = optimizer.name in _ANY_NETWORK_OPTIMIZERS and (can_decay or not optimizer.weight_decay)
+        is_plain = optimizer.name in _ANY_NETWORK_OPTIMIZERS
     else:
         name = "adam" if workload.model in TOKEN_MODELS else "momentum"
         is_plain = optimizer.name == name and not optimizer.weight_decay and not optimizer.gradient_clip
     has_cosine = is_any and bool(optimizer.cosine_steps)
     rates = optimizer.constant_rate_segments(0, WARMUP_STEPS_PER_BLOCK + steps)  # a later change has no effect
-    in_float32 = ("fp32",) if configuration.engine == "keras" else ("fp32", "tf32")
     missing = {
         "the forward pass": workload.is_forward_pass,
         f"the engine {configuration.engine}": configuration.engine not in _TEMPLATES,
         f"the network {workload.model} in {configuration.engine}": configuration.engine not in templates,
         f"the network {workload.model}": is_any and model is None,
         f"the variant {configuration.variant}": not set(configuration.variants)
-        <= set(_variants(configuration, workload)),
+        <= set(_VARIANTS.get(configuration.engine, ())),
         f"{workload.replicas} replicas": workload.replicas > 1,
-        f"the precision {workload.precision}": workload.precision not in in_float32,
-        f"{configuration.engine} on {configuration.device}": configuration.engine in ("flux", "keras")
+        f"the precision {workload.precision}": workload.precision not in ("fp32", "tf32"),
+        f"{configuration.engine} on {configuration.device}": configuration.engine == "flux"
         and configuration.device != "cpu",
         f"these settings of the optimizer {optimizer.name}": not is_plain or (len(rates) > 1 and not has_cosine),
     }
@@ -206,19 +185,22 @@ def unsupported_reason(
     return ""
 
 
-def _unsupported_by_emitter(
-    emit_training: Callable[..., str], configuration: Configuration, workload: Workload, model: Model | None
-) -> str:
-    if workload.is_forward_pass:
-        return "the forward pass"
-    if workload.replicas > 1:
-        return f"{workload.replicas} replicas"
-    if "cudagraph" in configuration.variants:  # its first step trains several times, and polybench resets it
-        return "the variant cudagraph"
-    if model is None:
-        return f"the network {workload.model}"
+_NOT_ALONE = ("cudagraph", "keras_fit")
+"""Variants without a main part: the first step of one trains several times, and the other has no single steps."""
+
+
+def _unsupported_by_emitter(configuration: Configuration, workload: Workload, model: Model | None) -> str:
+    missing = {
+        "the forward pass": workload.is_forward_pass,
+        f"{workload.replicas} replicas": workload.replicas > 1,
+        f"the variant {configuration.variant}": not {*configuration.variants}.isdisjoint(_NOT_ALONE),
+        f"keras on {configuration.device}": configuration.engine == "keras" and configuration.device != "cpu",
+        f"the network {workload.model}": model is None,
+    }
+    if (reason := next((setting for setting, is_missing in missing.items() if is_missing), "")) or model is None:
+        return reason
     try:
-        emit_training(Job(model, workload, configuration.device, "float32", configuration.variants), 1)
+        _EMITTERS[configuration.engine](_job(configuration, workload, model), 1)
     except EngineUnavailable as error:
         return f"the network {workload.model}: {error.reason}"
     return ""

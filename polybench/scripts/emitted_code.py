@@ -7,6 +7,8 @@ from typing import Any
 
 from polybench.engines.jax import emitter as jax_emitter
 from polybench.engines.job import Job
+from polybench.engines.keras import emitter as keras_emitter
+from polybench.engines.tf import emitter as tf_emitter
 from polybench.engines.torch import emitter as torch_emitter
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.networks.model import Model
@@ -15,12 +17,22 @@ from polybench.scripts.network_code import Code
 
 
 def torch(model: Model, weights: Mapping[str, Any]) -> Code:
-    """Return the program of PyTorch, whose weights have the canonical names and layout."""
+    """Return the program of PyTorch; all weights have the canonical names and layout."""
     return _code(torch_emitter.emit_network, model, weights)
 
 
+def tf(model: Model, weights: Mapping[str, Any]) -> Code:
+    """Return the program of TensorFlow."""
+    return _code(tf_emitter.emit_network, model, weights)
+
+
+def keras(model: Model, weights: Mapping[str, Any]) -> Code:
+    """Return the program of Keras on any backend."""
+    return _code(keras_emitter.emit_network, model, weights)
+
+
 def jax(model: Model, weights: Mapping[str, Any]) -> Code:
-    """Return the program of JAX, whose weights have the canonical names and layout."""
+    """Return the program of JAX."""
     return _code(jax_emitter.emit_network, model, weights)
 
 

@@ -18,8 +18,8 @@ from polybench.networks.model import Model
 
 FRAMEWORKS = {
     "torch": "emitted_code:torch",
-    "tf": "keras_code:write",
-    "keras": "keras_code:write",
+    "tf": "emitted_code:tf",
+    "keras": "emitted_code:keras",
     "jax": "emitted_code:jax",
     "flux": "flux_code:write",
     "lux": "lux_code:write",

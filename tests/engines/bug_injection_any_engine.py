@@ -159,9 +159,7 @@ def _train_reference(engine: Any) -> None:
 
 
 def _train_tf(engine: Any) -> None:
-    import tensorflow as tf
-
-    engine._step = tf.function(lambda images, _: engine._model(images, training=True))
+    engine._train_step = lambda _, batch: engine._model(batch[0], training=True)
 
 
 def _train_jax(engine: Any) -> None:
@@ -181,7 +179,9 @@ TRAINING_MODE: dict[str, Callable[[Any], object]] = {
     "tf": _train_tf,
     "jax": _train_jax,
     "flux": lambda engine: engine._main.Flux.trainmode_b(engine._trainer.network.chain),
-    "keras": lambda engine: setattr(engine, "_predict", lambda images, _: engine._model(images, training=True).numpy()),
+    "keras": lambda engine: setattr(
+        engine, "_train_step", lambda _, batch: engine._model(batch[0], training=True).numpy()
+    ),
 }
 
 

@@ -52,9 +52,10 @@ class EngineFixture:
         variants: tuple[str, ...] = (),
         dtype: str = "float32",
         threads: int = 2,
+        optimizer: Optimizer | None = None,
     ) -> None:
         """Build lenet and load the batches."""
-        workload = Workload("lenet", "noise", self.images.shape[1], Optimizer(), precision, threads)
+        workload = Workload("lenet", "noise", self.images.shape[1], optimizer or Optimizer(), precision, threads)
         self.engine.build(Job(LENET, workload, device, dtype, variants), self.weights)
         self.engine.load(self.images, self.labels)
 

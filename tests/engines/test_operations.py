@@ -13,7 +13,8 @@ import numpy as np
 from polybench.engines.base import Array, Engine
 from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.engines.shared.keras_layout import from_keras, tables
+from polybench.engines.shared.keras_emitter import layer_program
+from polybench.engines.shared.program import import_program
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import (
     Attention,
@@ -344,12 +345,12 @@ def keras_weights(values: list[Array], timed_layer: TimedLayer) -> list[Array]:
     """Convert the tensors of a Keras layer; attention has each bias after its weight."""
     if isinstance(timed_layer.layer, Attention) and timed_layer.layer.bias:
         values = values[::2] + values[1::2]
-    names = tables([timed_layer.layer])
-    shapes = timed_layer.weight_shapes() if values else {}
-    return [
-        from_keras(value, shape, None, is_table=name in names)
-        for value, (name, shape) in zip(values, shapes.items(), strict=True)
-    ]
+    if not values:
+        return []
+    program = import_program(layer_program([timed_layer.layer], timed_layer.input_shape, "float64"), None)
+    [views] = program.VIEWS.values()
+    tensors = (name.rpartition(".")[2] for name in timed_layer.weight_shapes())
+    return [views[tensor](value) for tensor, value in zip(tensors, values, strict=True)]
 
 
 def flatten(value: Any, timed_layer: TimedLayer) -> list[Any]:

@@ -50,7 +50,7 @@ def eager(engine: Any) -> object:
     """Return, for each convolution called from Python in a step, True if it runs eagerly."""
     executing_eagerly = importlib.import_module("tensorflow").executing_eagerly
     calls: list[bool] = []
-    layer_class = type(engine._network.named_layers["conv1"])
+    layer_class = type(engine._model.get_layer("conv1"))
     original = layer_class.call
 
     def call(*arguments: Any) -> Any:
@@ -70,7 +70,7 @@ def keras_fit(engine: Any) -> object:
 def xla(engine: Any) -> object:
     """Return True if XLA compiled the step; otherwise TensorFlow has no compiler IR."""
     try:
-        return "HloModule" in engine._step.experimental_get_compiler_ir(*engine._batches[0])(stage="hlo")
+        return "HloModule" in engine._state.compiled.experimental_get_compiler_ir(*engine._batches[0])(stage="hlo")
     except ValueError as error:
         return "jit_compile=True" not in str(error)
 

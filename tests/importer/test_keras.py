@@ -18,7 +18,7 @@ from polybench.importer.proof import canonical_weights
 from polybench.networks import find_model
 from polybench.networks.layers import AveragePool, Conv, MaxPool
 from polybench.planning.study_file import read_network
-from tests.commands import printed_json, refused
+from tests.commands import printed, printed_json, refused
 from tests.lazy import Lazy, needs
 
 keras_graph: Any = Lazy("polybench.importer.keras_graph", "tensorflow")
@@ -35,9 +35,7 @@ def program(folder: Path, body: str) -> Path:
 @pytest.mark.parametrize("network", [*scripts.NETWORKS, "imdb-bilstm"])
 def test_every_plain_program_is_proven_and_is_its_network(network: str, tmp_path: Path) -> None:
     model, net = find_model(network), tmp_path / "net.toml"
-    kind = "tokens" if network in scripts.TOKEN_MODELS else "images"
-    text = scripts.render("train_keras.py", {"keras", network, kind}, {})
-    (tmp_path / "plain.py").write_text(text.partition("start, folder = ")[0], "utf-8")
+    printed("export", network, "--framework", "keras", "-o", tmp_path / "plain.py")
     document = printed_json("import", f"{tmp_path / 'plain.py'}:network", "-o", net, "--format", "json")
     assert document["proof"]["failure"] is None
     imported = read_network(net)

@@ -40,9 +40,9 @@ HOSTILE = {
     "escape": "\\u0022; exit() #",
     "template": "# <network>\n#: if images\n",
 }
-PYTHON = ("torch", "keras", "jax")
+PYTHON = ("torch", "tf", "keras", "jax")
 JULIA = ("flux", "lux")
-NETWORKS = {"torch": (PATCHED, TEXT, SEQUENCES), "keras": (TEXT, BIASED), "jax": (PATCHED, TEXT)}
+NETWORKS = {"torch": (PATCHED, TEXT, SEQUENCES), "tf": (TEXT, BIASED), "keras": (TEXT, BIASED), "jax": (PATCHED, TEXT)}
 _UNTIED = tuple(layer for layer in PATCHED.layers if "tied='hidden'" not in repr(layer))
 UNTIED = msgspec.structs.replace(PATCHED, layers=_UNTIED)
 NETWORKS |= {"flux": (UNTIED, TEXT), "lux": (UNTIED, BIASED)}
@@ -75,6 +75,14 @@ def hostile(model: Model, text: str) -> Model:
     return msgspec.structs.replace(renamed(model, names), name=text, summary=text)
 
 
+def harmless(model: Model, framework: str) -> Model:
+    """Return the model, for Keras with names that its layers cannot have: then the program has a table of them."""
+    if framework not in ("tf", "keras"):
+        return model
+    names = {name: f"é{number}" for number, name in enumerate(layer_names(model))}
+    return msgspec.structs.replace(renamed(model, names), summary="Harmless")
+
+
 def program(model: Model, framework: str) -> str:
     code = write_code(model, initial_weights(model, 0), framework)
     return code.imports + code.network
@@ -89,15 +97,14 @@ def cases(frameworks: tuple[str, ...]) -> list[Any]:
 
 
 def test_every_framework_is_checked_with_hostile_text() -> None:
-    assert {*PYTHON, *JULIA, "tf"} == set(FRAMEWORKS)
-    assert FRAMEWORKS["tf"] == FRAMEWORKS["keras"]
+    assert {*PYTHON, *JULIA} == set(FRAMEWORKS)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize(("framework", "model"), cases(PYTHON))
 def test_hostile_text_adds_no_statement_to_a_python_program(framework: str, model: Model, text: str) -> None:
     found = ast.parse(program(hostile(model, text), framework))
-    plain = ast.parse(program(model, framework))
+    plain = ast.parse(program(harmless(model, framework), framework))
     docstring = ast.get_docstring(found, clean=False)
     if framework == "jax":
         assert docstring == f"{text.partition('~')[0]} in JAX."
@@ -108,7 +115,7 @@ def test_hostile_text_adds_no_statement_to_a_python_program(framework: str, mode
         check_torch_program(plain, found, text)
         return
     assert [type(node) for node in ast.walk(found)] == [type(node) for node in ast.walk(plain)]
-    assert docstring == f"{text.partition('~')[0]} in plain Keras, with the weights in the file beside this one."
+    assert docstring == f"{text.partition('~')[0]} in {'TensorFlow' if framework == 'tf' else 'Keras'}."
 
 
 def check_jax_program(plain: ast.Module, found: ast.Module, model: Model, text: str) -> None:
@@ -199,8 +206,8 @@ def test_julia_parses_hostile_text_as_literals(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["torch", "tf", "keras", "jax", "flux"])
 def test_hostile_text_adds_no_statement_to_a_script(engine: str, text: str) -> None:
     scripts = []
-    model = NETWORKS["keras" if engine == "tf" else engine][0]
-    for one in (model, hostile(model, text)):
+    model = NETWORKS[engine][0]
+    for one in (harmless(model, engine), hostile(model, text)):
         workload = Workload(one.name, "synthetic", 4, Optimizer("sgd"), "fp32", 1)
         scripts.append(make_script(Configuration(engine, (), "cpu"), workload, 3, one))
     plain, found = scripts
@@ -217,7 +224,8 @@ def test_hostile_text_adds_no_statement_to_a_script(engine: str, text: str) -> N
         check_jax_program(ast.parse(plain), ast.parse(found), hostile(model, text), text)
         return
     assert [type(node) for node in ast.walk(ast.parse(found))] == [type(node) for node in ast.walk(ast.parse(plain))]
-    assert (ast.get_docstring(ast.parse(found), clean=False) or "").startswith(f"Train `{text.partition('~')[0]}` in")
+    name, docstring = text.partition("~")[0], ast.get_docstring(ast.parse(found), clean=False) or ""
+    assert docstring.startswith(f"{name} in ")
 
 
 def test_the_summary_of_a_network_file_is_the_docstring_of_its_program(tmp_path: Path) -> None:
@@ -318,6 +326,7 @@ def test_layers_with_names_of_keras_give_a_program_that_loads(tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["class", "x", "json", "layers", "embedding"])
 def test_a_layer_whose_weight_another_shares_is_no_name_of_the_keras_program(name: str) -> None:
     tree = ast.parse(program(renamed(TEXT, {"embedding": name}), "keras"))
-    assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    [network] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "make_network"]
+    assigned = {node.id for node in ast.walk(network) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     assert f"shared_{name}" in assigned
-    assert assigned <= {f"shared_{name}", "inputs", "x", "network", "layer", "number", "weights", "shortcut", "token"}
+    assert assigned <= {f"shared_{name}", "inputs", "x", "shortcut"}

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from polybench.engines.job import Job
-from polybench.engines.shared.keras_optimizers import PER_VARIABLE, OptimizerClasses
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -17,9 +16,6 @@ LossAndGradients = Callable[[Any, Any], tuple[Any, list[Any]]]
 
 class Backend:
     """Adapter for a Keras backend; defaults for one that runs synchronously and reports no allocations."""
-
-    optimizer_classes: OptimizerClasses = PER_VARIABLE
-    """By default one variable at a time: in a compiled step, all formulations are equivalent."""
 
     def versions(self) -> dict[str, str]:
         """Versions of the backend's packages."""

@@ -1,4 +1,4 @@
-"""Idiomatic Keras: a channels-last model, `compile` and `train_on_batch`, on any backend."""
+"""Keras: runs the program of its emitter, a channels-last model with `compile` and `train_on_batch`, on any backend."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import keras
 import numpy as np
-from keras import ops
 from keras.src.backend.common import dtypes
 
 from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.keras.backend import Backend
-from polybench.engines.shared.batches import as_input, scheduled_steps
-from polybench.engines.shared.keras_layers import conventions, make_loss
+from polybench.engines.keras.emitter import emit
+from polybench.engines.shared import keras_state
+from polybench.engines.shared.batches import as_dtype, as_input
 from polybench.engines.shared.keras_layout import batch_to_keras
-from polybench.engines.shared.keras_model import CanonicalModel
+from polybench.engines.shared.program import import_program
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -46,59 +46,57 @@ class KerasEngine(Engine):
         self._job = job
         self._backend.configure_process(job)
         set_float64_support(self._name == "tensorflow" or job.dtype == "float64")
-        self._network = CanonicalModel(job, weights)
-        self._model = self._network.model
-        self._optimizer = self._network.optimizer(self._backend.optimizer_classes)
-        loss_function = make_loss(job.model)
-        self._model.compile(self._optimizer.keras, loss_function)
+        keras_state.restore_defaults(job.dtype)
         self.is_forward_pass = job.workload.is_forward_pass
+        self.program = emit(job, backend=self._name)
+        self._program = import_program(self.program, self.folder)
+        self.set_initial_weights(weights)
+        self._state = self._program.setup(self._initial)
+        self._model = self._state.model
+        self._train_step = self._program.forward_pass if self.is_forward_pass else self._program.train_step
+        loss_function = getattr(self._program, "loss_function", None)
         self._gradients = self._backend.gradients(self._model, loss_function)
-        self._conventions = conventions(job)
+        self._conventions = keras_state.conventions(job)
         self.reset()
 
     def conventions(self) -> NumericalConventions:
         return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
-        self._batches = [
-            (
-                ops.convert_to_tensor(as_input(batch_to_keras(x), self._job.dtype)),
-                ops.convert_to_tensor(y.astype(np.int32)),
-            )
-            for x, y in zip(images, labels, strict=True)
-        ]
+        self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
         self._backend.synchronize([tensor for batch in self._batches for tensor in batch])
 
     def reset(self) -> None:
-        self._network.reset()
-        self._optimizer.reset()
+        self._program.reset(self._state, self._initial)
         self._synchronize()
 
     def set_initial_weights(self, weights: Weights) -> None:
-        self._network.set_initial_weights(weights)
+        self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
-        return self._network.training_state(self._optimizer)
+        return keras_state.training_state(self._state)
 
     def restore_training_state(self, state: Weights) -> None:
-        self._network.restore_training_state(state, self._optimizer)
+        keras_state.restore(state, self._state)
         self._synchronize()
 
     def run_steps(self, first: int, n: int) -> float:
-        batches, train_step = self._batches, self._predict if self.is_forward_pass else self._model.train_on_batch
-        steps = scheduled_steps(self._job.workload.optimizer, first, n, self._optimizer.set_learning_rate)
+        state, train_step = self._state, self._train_step
+        if hasattr(state, "step"):  # the program has a schedule
+            state.step = first
+        batches = map(self._batch, range(first, first + n))
         start = perf_counter()
-        for step in self._network.with_masks(steps):
-            images, labels = batches[step % len(batches)]
-            loss = train_step(images, labels)
+        for batch in batches:
+            loss = train_step(state, batch)
         self._synchronize()
         seconds = perf_counter() - start
         self._loss = loss
         return seconds
 
-    def _predict(self, images: Any, _labels: Any) -> Array:
-        logits: Array = self._model.predict_on_batch(images)  # in NumPy, as users get them
-        return logits
+    def _batch(self, step: int) -> tuple[Any, ...]:
+        """Return a step's batch, with the masks of dropout if the program takes them."""
+        batch = self._batches[step % len(self._batches)]
+        return (*batch, keras_state.masks(self._job, step)) if hasattr(self._program, "set_masks") else batch
 
     def inactive_variant(self) -> str:
         if keras.backend.backend() != self._name:
@@ -115,8 +113,11 @@ class KerasEngine(Engine):
         return np.asarray(self._model.predict_on_batch(as_input(batch_to_keras(images), self._job.dtype)))
 
     def snapshot(self, step: int) -> Snapshot:
-        batch = self._batches[step % len(self._batches)]
-        return self._network.snapshot(step, batch, self._gradients)
+        images, labels, *masks = self._batch(step)
+        if masks:
+            self._program.set_masks(self._state, *masks)
+        names = self._job.model.tensor_shapes()
+        return keras_state.snapshot(self._program, self._state, (images, labels), self._gradients, names)
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return self._backend.count_allocations(partial(self.run_steps, first, n), n)

@@ -9,15 +9,12 @@ import torch
 
 from polybench.engines.job import Job
 from polybench.engines.keras.backend import Backend, LossAndGradients
-from polybench.engines.keras.foreach_optimizers import FOREACH_OPTIMIZERS
 from polybench.engines.shared import pytorch
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 
 class TorchBackend(Backend):
-    optimizer_classes = FOREACH_OPTIMIZERS  # all variables at once, as Keras's own optimizers on PyTorch
-
     def versions(self) -> dict[str, str]:
         return {"torch": str(torch.__version__)}
 

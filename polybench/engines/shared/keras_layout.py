@@ -1,11 +1,9 @@
-"""Conversion between canonical tensors (channels first) and Keras's (channels last); imports no Keras."""
+"""What differs if channels are last, as in Keras, instead of first, as in canonical tensors; imports no Keras."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Literal
-
-import numpy as np
 
 from polybench.engines.base import Array
 from polybench.engines.shared.frameworks import unsupported_layer
@@ -15,14 +13,11 @@ from polybench.networks.layers import (
     Conv,
     Dense,
     Dropout,
-    Embedding,
     Flatten,
     Layer,
     MaxPool,
-    Positions,
     Residual,
     Shape,
-    walk,
 )
 from polybench.networks.model import Model
 from polybench.networks.padding import same_in_tensorflow
@@ -35,7 +30,12 @@ def flattened_shapes(model: Model) -> dict[str, Shape]:
     dense layer after a flatten restores the common order. Raises EngineUnavailable if a residual block adds features of
     different orders.
     """
-    return dict(_AxisOrders().visit(model.layers, model.input_shape))
+    return find_flattened(model.layers, model.input_shape)
+
+
+def find_flattened(layers: Iterable[Layer], shape: Shape) -> dict[str, Shape]:
+    """Find the same in layers for inputs of `shape`."""
+    return dict(_AxisOrders().visit(layers, shape))
 
 
 class _AxisOrders:
@@ -80,50 +80,14 @@ def _tensors_by_feature(layer: Layer) -> Iterable[str]:
             return ()
 
 
-def tables(layers: Iterable[Layer]) -> set[str]:
-    """Names of tables of embeddings and positions, which have the same layout in Keras."""
-    return {f"{layer.name}.weight" for layer in walk(tuple(layers)) if isinstance(layer, Embedding | Positions)}
-
-
-def to_keras(value: Array, flattened: Shape | None, *, is_table: bool = False) -> Array:
-    """Convert a canonical tensor: conv (out, in, kh, kw) to (kh, kw, in, out), dense (out, in) to (in, out).
-
-    With `flattened`, the last axis changes from channels first to channels last. Tables are unchanged. Keras's
-    attention and depthwise convolutions split an axis further, without another order of the values.
-    """
-    if is_table:
-        return np.ascontiguousarray(value)
-    if flattened:
-        value = _last_axis_to_channels_last(value, flattened)
-    return np.ascontiguousarray(value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T)
-
-
-def from_keras(value: Array, shape: Shape, flattened: Shape | None, *, is_table: bool = False) -> Array:
-    """Convert a tensor to the canonical layout and `shape`: the inverse of `to_keras`."""
-    if is_table:
-        return np.ascontiguousarray(value)
-    if len(shape) == 4:
-        value = value.reshape(*shape[2:], shape[1], shape[0]).transpose(3, 2, 0, 1)
-    else:
-        value = value.reshape(shape[::-1]).T
-    if flattened:
-        channels, height, width = flattened
-        value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)
-    return np.ascontiguousarray(value)
-
-
 def batch_to_keras(value: Array, flattened: Shape | None = None) -> Array:
-    """Convert images (batch, channels, height, width) to channels last, and flattened features as `to_keras`.
+    """Convert images (batch, channels, height, width), and features flattened from this shape, to channels last.
 
     Sequences of tokens or features are unchanged.
     """
     if value.ndim == 4:
         return value.transpose(0, 2, 3, 1)
-    return _last_axis_to_channels_last(value, flattened) if flattened else value
-
-
-def _last_axis_to_channels_last(value: Array, flattened: Shape) -> Array:
-    return value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape)
+    return value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape) if flattened else value
 
 
 def keras_padding(layer: Conv | MaxPool | AveragePool, shape: Shape) -> Literal["valid", "same"] | None:

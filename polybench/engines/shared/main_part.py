@@ -88,12 +88,12 @@ _READ_SEQUENCES = (
     '    return np.load(folder / "tokens.npy"), labels',
 )
 _CLOCK = ("import time", "", 'clock = [("process", time.monotonic())]')
-_START = ("losses = [train_step(state, batch).item() for batch in batches[:UNTIMED_STEPS]]",)
+_START = ("losses = [float(train_step(state, batch)) for batch in batches[:UNTIMED_STEPS]]",)
 _TIMED_START = (
     'clock.append(("build", time.monotonic()))',
     "losses = []",
     'for phase, batch in zip(("first_step", "second_step"), batches[:UNTIMED_STEPS], strict=True):',
-    "    losses.append(train_step(state, batch).item())",
+    "    losses.append(float(train_step(state, batch)))",
     "    clock.append((phase, time.monotonic()))",
 )
 
@@ -105,7 +105,7 @@ def _timed_steps(wait: str) -> Iterator[str]:
     yield "    loss = train_step(state, batch)"
     yield from [f"    {wait}"] if wait else []
     yield "    seconds.append(time.perf_counter() - begin)"
-    yield "    losses.append(loss.item())"
+    yield "    losses.append(float(loss))"
 
 
 def _timed_together(synchronize: str) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _timed_together(synchronize: str) -> Iterator[str]:
     yield "timed_losses = [train_step(state, batch) for batch in timed]"
     yield synchronize
     yield "seconds = [(time.perf_counter() - begin) / STEPS]"
-    yield "losses += [loss.item() for loss in timed_losses]"
+    yield "losses += map(float, timed_losses)"
 
 
 def _read_images(job: Job) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""Idiomatic TensorFlow: a channels-last Keras model trained by a `tf.function` step."""
+"""TensorFlow: runs the program of its emitter, a channels-last Keras model trained by a `tf.function` step."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
@@ -14,22 +13,24 @@ import tensorflow as tf
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
-from polybench.engines.shared.batches import Batch, BufferedBatches, as_input, scheduled_steps
+from polybench.engines.shared import keras_state
+from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input
 from polybench.engines.shared.frameworks import explain_eager
-from polybench.engines.shared.keras_layers import conventions, lstm_options, make_loss
 from polybench.engines.shared.keras_layout import batch_to_keras
-from polybench.engines.shared.keras_model import CanonicalModel
+from polybench.engines.shared.program import import_program
 from polybench.engines.shared.tensorflow import (
     build_info,
     check_native_allocations,
     count_allocations,
     find_allocation_sites,
+    make_loss_and_gradients,
     set_threads,
 )
 from polybench.engines.shared.timed_operations import make_timed_operations
+from polybench.engines.tf.emitter import emit
 from polybench.engines.tf.operations import layer_operations, step_operations
 from polybench.engines.tf.pipeline import Pipeline
-from polybench.engines.tf.replicas import Replicas, set_visible_devices, split_cpu_devices, step_functions
+from polybench.engines.tf.replicas import Replicas, set_visible_devices, split_cpu_devices
 from polybench.engines.tf.validation import validate
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
@@ -46,6 +47,7 @@ class TensorFlowEngine(Engine):
     """
 
     timing_resolution: Literal["step", "block"] = "step"
+    _program: Any
 
     def __init__(self) -> None:
         self._batches: list[Batch] | BufferedBatches = []
@@ -70,70 +72,67 @@ class TensorFlowEngine(Engine):
         is_distributed = job.workload.replicas > 1
         if is_distributed and not self._on_gpu:
             split_cpu_devices(job.workload.replicas)
-        self._replicas = replicas = Replicas(job) if is_distributed else None
-        tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
-        self._dtype = job.dtype
-        xla, eager = ("xla" in job.variants), ("eager" in job.variants)
-        with tf.device(self._device) if replicas is None else replicas.scope():
-            assign_masks = () if replicas is None else (replicas.assign_shards,)
-            self._network = CanonicalModel(job, weights, *assign_masks)
-            self._model = self._network.model
-            self._optimizer = self._network.optimizer()
-        self._loss_function = loss_function = make_loss(job.model)
-        if self._uses_fit:
-            # Keras's default, "auto", is XLA on a GPU only. It is explicit here because "auto" depends on the
-            # machine's GPUs, not on the device of the model.
-            xla = xla or (self._on_gpu and not eager)
-            self._model.compile(self._optimizer.keras, loss_function, jit_compile=xla, run_eagerly=eager)
-        self._logits = tf.function(lambda images: self._model(images, training=False))
-        # jit_compile=None is TensorFlow's default, which its own flags control.
-        wrap = (lambda function: function) if eager else tf.function(jit_compile=xla or None)
-        training = self._model, self._optimizer.keras, loss_function
+        self._replicas = Replicas(job) if is_distributed else None
+        # TensorFlow's setting may be that of an earlier program of this process; the program changes what it needs.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        keras_state.restore_defaults(job.dtype)
         self.is_forward_pass = job.workload.is_forward_pass
-        if self.is_forward_pass:
-            self._step = wrap(lambda images, _labels: self._model(images, training=False))
-        elif replicas is None:
-            self._step, self._gradients = step_functions(*training, wrap)
-        else:
-            self._step, self._gradients, self._step_without_allreduce = replicas.step_functions(*training)
-        self._conventions = conventions(job)
+        self.program = emit(job)
+        self._program = import_program(self.program, self.folder)
+        if self._replicas is not None:
+            self._program.STRATEGY = self._replicas.strategy
+        self.set_initial_weights(weights)
+        self._state = self._program.setup(self._initial)
+        self._model = self._state.model
+        step = "forward_pass" if self.is_forward_pass else "train_steps" if self._uses_fit else "train_step"
+        self._train_step = getattr(self._program, step)
+        self._logits = tf.function(lambda images: self._model(images, training=False))
+        self._gradients = self._make_gradients()
+        self._conventions = keras_state.conventions(job)
         self.reset()
+
+    def _make_gradients(self) -> Any:
+        """Make the function of a training step without the update."""
+        if self.is_forward_pass:
+            return None
+        if self._uses_fit:
+            return tf.function(make_loss_and_gradients(self._model, self._program.loss_function))
+        compute = partial(self._program.loss_and_gradients, self._model)
+        if self._replicas is not None:
+            return self._replicas.gradients(compute)
+        # jit_compile=None is TensorFlow's default, which its own flags control.
+        xla, eager = ("xla" in self._job.variants), ("eager" in self._job.variants)
+        return compute if eager else tf.function(compute, jit_compile=xla or None)
 
     def conventions(self) -> NumericalConventions:
         return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
         self._pipeline = None
-        to_device = tf.constant if self._replicas is None else self._replicas.split
-        with tf.device(self._device) if self._replicas is None else contextlib.nullcontext():
-            self._batches = [
-                (to_device(as_input(batch_to_keras(x), self._dtype)), to_device(y))
-                for x, y in zip(images, labels, strict=True)
-            ]
+        self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
 
     def open_pipeline(self, source: PipelineInput) -> None:
         self.timing_resolution = "block"
-        self._pipeline = Pipeline(source, self._dtype)
+        self._pipeline = Pipeline(source, self._job.dtype)
         self._batches = self._pipeline.batches(self._device)
 
     def reset(self) -> None:
-        self._network.reset()
-        self._optimizer.reset()
+        self._program.reset(self._state, self._initial)
 
     def set_initial_weights(self, weights: Weights) -> None:
-        self._network.set_initial_weights(weights)
+        self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
-        return self._network.training_state(self._optimizer)
+        return keras_state.training_state(self._state)
 
     def restore_training_state(self, state: Weights) -> None:
-        self._network.restore_training_state(state, self._optimizer)
+        keras_state.restore(state, self._state)
 
     def run_steps(self, first: int, n: int) -> float:
         return self._time(self._prepare_training(first, n))
 
     def inactive_variant(self) -> str:
-        is_traced = self._uses_fit or "eager" in self._job.variants or self._step.experimental_get_tracing_count()
+        is_traced = self._uses_fit or "eager" in self._job.variants or self._compiled.experimental_get_tracing_count()
         if is_traced and not tf.config.functions_run_eagerly():
             return ""
         return explain_eager("TensorFlow ran every tf.function eagerly")
@@ -141,27 +140,41 @@ class TensorFlowEngine(Engine):
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:
         if self._replicas is None:
             return None
-        step, self._step = self._step, self._step_without_allreduce
+        step = self._state.compiled
+        self._state.compiled = self._replicas.without_allreduce(step, self._state.optimizer)
         try:
             return self.run_steps(first, n)
         finally:
-            self._step = step
+            self._state.compiled = step
+
+    @property
+    def _compiled(self) -> Any:
+        """The program's `tf.function`."""
+        return self._state.compiled
 
     def _prepare_training(self, first: int, n: int) -> Callable[[], Any]:
         """Return a function that trains these steps and returns the last loss; untimed work is done here."""
-        optimizer = self._job.workload.optimizer
         if self._uses_fit:
-            segments = optimizer.constant_rate_segments(first, n)
+            segments = self._job.workload.optimizer.constant_rate_segments(first, n)
             return partial(self._run_fit, [(self._dataset(steps), steps, rate) for steps, rate in segments])
-        steps = scheduled_steps(optimizer, first, n, self._optimizer.set_learning_rate)
-        return partial(self._run_loop, self._network.with_masks(steps))
+        if hasattr(self._state, "step"):  # the program has a schedule
+            self._state.step = first
+        return partial(self._run_loop, map(self._batch, range(first, first + n)))
 
-    def _run_loop(self, steps: Iterable[int]) -> Any:
-        batches, train_step = self._batches, self._step
-        for step in steps:
-            images, labels = batches[step % len(batches)]
-            loss = train_step(images, labels)
+    def _run_loop(self, batches: Iterable[Any]) -> Any:
+        state, train_step = self._state, self._train_step
+        for batch in batches:
+            loss = train_step(state, batch)
         return loss
+
+    def _batch(self, step: int) -> tuple[Any, ...]:
+        """Return a step's batch, with the masks of dropout if the program takes them."""
+        batch = self._batches[step % len(self._batches)]
+        return (*batch, keras_state.masks(self._job, step)) if self._has_masks else batch
+
+    @property
+    def _has_masks(self) -> bool:
+        return hasattr(self._program, "set_masks")
 
     def _dataset(self, steps: range) -> Any:
         """Return the batches of these steps as a `tf.data.Dataset`."""
@@ -173,17 +186,19 @@ class TensorFlowEngine(Engine):
 
     def _run_fit(self, segments: Iterable[tuple[Any, range, float]]) -> Any:
         for dataset, steps, rate in segments:
-            self._optimizer.set_learning_rate(rate)
-            history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=self._callbacks(steps))
-        return history.history["loss"][-1]
+            if hasattr(self._state, "rate"):
+                self._program.set_learning_rate(self._state, rate)
+            loss = self._train_step(self._state, dataset, *self._callbacks(steps))
+        return loss
 
     def _callbacks(self, steps: range) -> list[Any]:
-        """Return a callback that sets each step's dropout masks before its batch, if the job fixes them."""
-        if self._job.dropout != "given":
+        """Return the callbacks that set each step's dropout masks before its batch, if the program takes masks."""
+        if not self._has_masks:
             return []
 
-        set_masks = iter(self._network.with_masks(steps))
-        return [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: next(set_masks))]
+        masks = (keras_state.masks(self._job, step) for step in steps)
+        set_masks = partial(self._program.set_masks, self._state)
+        return [[keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: set_masks(next(masks)))]]
 
     def _time(self, training: Callable[[], Any]) -> float:
         self._synchronize()
@@ -198,15 +213,18 @@ class TensorFlowEngine(Engine):
         return float(self._loss)
 
     def step_logits(self) -> Array:
-        return np.asarray(tf.cast(self._loss, self._dtype))
+        return np.asarray(tf.cast(self._loss, self._job.dtype))
 
     def logits(self, images: Array) -> Array:
         with tf.device(self._device):
-            return np.asarray(self._logits(tf.constant(as_input(batch_to_keras(images), self._dtype))))
+            return np.asarray(self._logits(tf.constant(as_input(batch_to_keras(images), self._job.dtype))))
 
     def snapshot(self, step: int) -> Snapshot:
-        batch = self._batches[step % len(self._batches)]
-        return self._network.snapshot(step, batch, self._gradients)
+        images, labels, *masks = self._batch(step)
+        if masks:
+            self._program.set_masks(self._state, *masks)
+        names = self._job.model.tensor_shapes()
+        return keras_state.snapshot(self._program, self._state, (images, labels), self._gradients, names)
 
     def batch(self, step: int) -> tuple[Array, Array]:
         images, labels = self._batches[step % len(self._batches)]
@@ -240,11 +258,14 @@ class TensorFlowEngine(Engine):
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
         with tf.device(self._device):
-            tensors = (tf.constant(as_input(batch_to_keras(array), self._dtype)) for array in (x, dy))
-            eager, options = ("eager" in self._job.variants), lstm_options(self._job.variants)
-            forward = self.is_forward_pass
+            tensors = (tf.constant(as_input(batch_to_keras(array), self._job.dtype)) for array in (x, dy))
             calls = layer_operations(
-                timed_layer, weights, *tensors, eager=eager, lstm_options=options, is_forward_pass=forward
+                timed_layer,
+                weights,
+                *tensors,
+                folder=self.folder,
+                variants=self._job.variants,
+                is_forward_pass=self.is_forward_pass,
             )
         return make_timed_operations(calls, self._synchronize)
 
@@ -252,7 +273,7 @@ class TensorFlowEngine(Engine):
         images, labels = self._batches[0]
         logits = self._model(images, training=True)
         eager = "eager" in self._job.variants
-        calls = step_operations(logits, labels, self._optimizer.keras, self._loss_function, eager=eager)
+        calls = step_operations(logits, labels, self._state.optimizer, self._program.loss_function, eager=eager)
         return make_timed_operations(calls, self._synchronize)
 
     def device_peak_bytes(self) -> int | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from polybench.engines.base import Weights
-from polybench.engines.shared.keras_layers import standalone_layers
-from polybench.engines.shared.keras_layout import tables, to_keras
+from polybench.engines.shared.keras_emitter import layer_program
+from polybench.engines.shared.program import import_program
 from polybench.engines.shared.timed_operations import OperationCall
 from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
@@ -29,27 +30,30 @@ def layer_operations(
     x: Any,
     dy: Any,
     *,
-    eager: bool,
-    lstm_options: Mapping[str, Any],
+    folder: Path | None,
+    variants: Sequence[str],
     is_forward_pass: bool,
 ) -> dict[Operation, OperationCall]:
     """Build each operation of a layer as a separate graph function; a call overhead is subtracted from each.
 
-    A whole step is a single call. If the step is eager, its operations are eager. The input `x` and the gradient `dy`
-    of the output are channels last. In bf16, layers get bf16 from the layer before them, and the first one float32.
+    A whole step is a single call. If the step is eager, its operations are eager. The folder gets the layer's program.
+    The input `x` and the gradient `dy` of the output are channels last. In bf16, layers get bf16 from the layer before
+    them, and the first one float32.
     """
     x, dy = _in_compute_dtype(timed_layer, x, dy)
-    network = standalone_layers([timed_layer.layer], timed_layer.input_shape, lstm_options, x.dtype.name)
-    for name, variable in network.variables(timed_layer.tensor_shapes()).items():
-        value = to_keras(weights[name], None, is_table=name in tables([timed_layer.layer]))
-        variable.assign(value.reshape(variable.shape))
+    program = import_program(
+        layer_program([timed_layer.layer], timed_layer.input_shape, x.dtype.name, variants), folder
+    )
+    model = program.make_network()
+    program.assign(model, {name: weights[name] for name in timed_layer.tensor_shapes()})
     relu = keras.layers.ReLU() if timed_layer.has_relu else None
-    layer = partial(network.model, training=not is_forward_pass)
+    layer = partial(model, training=not is_forward_pass)
 
     def forward(x: Any) -> Any:
         z = layer(x)
         return relu(z) if relu else z
 
+    eager = "eager" in variants
     make_call = _eager_call if eager else _graph_call
     calls: dict[Operation, OperationCall] = {"forward": make_call(forward, x)}
     if is_forward_pass:
@@ -58,7 +62,7 @@ def layer_operations(
     if relu:
         calls["relu gradient"] = _eager_gradient(relu, layer(x), dy) if eager else _relu_gradient(forward(x), dy)
         (dz,) = calls["relu gradient"].run()
-    trained = [variable.value for variable in network.model.trainable_variables]
+    trained = [variable.value for variable in model.trainable_variables]
     for operation, wrt_input, wrt_weights in timed_layer.gradients():
         weights_to_watch = trained * wrt_weights
         if eager:

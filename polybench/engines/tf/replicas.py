@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import cuda_index
-from polybench.engines.shared.tensorflow import make_loss_and_gradients
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 
@@ -42,53 +41,35 @@ def _strategy(device_type: str, count: int) -> Any:
 
 
 class Replicas:
-    """Replicas of a data-parallel job."""
+    """Replicas of a data-parallel job, which its program's `STRATEGY` has."""
 
     def __init__(self, job: Job) -> None:
+        self._without_allreduce: Any = None
         self.count = job.workload.replicas
-        self._strategy = _strategy("CPU" if job.device == "cpu" else "GPU", self.count)
+        self.strategy = _strategy("CPU" if job.device == "cpu" else "GPU", self.count)
 
-    def scope(self) -> Any:
-        """Return the context manager in which variables must be created."""
-        return self._strategy.scope()
-
-    def split(self, value: Any) -> Any:
-        """Shard an array, whose first axis is the batch, over all devices."""
-        shards = value.reshape(self.count, -1, *value.shape[1:])
-        return self._strategy.experimental_distribute_values_from_function(
-            lambda context: tf.constant(shards[context.replica_id_in_sync_group])
-        )
-
-    def assign_shards(self, variable: Any, value: Any) -> None:
-        """Assign each replica's shard of a batch to its own copy of a variable."""
-        shards = value.reshape(self.count, -1, *value.shape[1:])
-        for copy, shard in zip(variable.value.values, shards, strict=True):
-            copy.assign(shard)
-
-    def step_functions(self, model: Any, optimizer: Any, loss_function: Any) -> tuple[Any, Any, Any]:
-        """Make the functions of `training_step.step_functions` for all replicas.
-
-        Their arguments are results of `split`; loss and gradients are those of the whole batch. The third
-        function is the training step without gradient exchange.
-        """
-        strategy = self._strategy
-        train_on_shard, shard_gradients = step_functions(model, optimizer, loss_function, lambda function: function)
+    def gradients(self, compute: Callable[[Any, Any], tuple[Any, Any]]) -> Any:
+        """Make the function of loss and gradients of a whole batch from that of a replica's share."""
 
         def reduce_sum(values: Any) -> Any:
-            return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
-
-        def step(images: Any, labels: Any) -> Any:
-            return reduce_sum(strategy.run(train_on_shard, (images, labels)))
-
-        def step_without_allreduce(images: Any, labels: Any) -> Any:
-            with _without_allreduce(optimizer):  # during tracing
-                return reduce_sum(strategy.run(train_on_shard, (images, labels)))
+            return self.strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
 
         def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
-            loss, gradients = strategy.run(shard_gradients, (images, labels))
+            loss, gradients = self.strategy.run(compute, (images, labels))
             return reduce_sum(loss), [reduce_sum(gradient) for gradient in gradients]
 
-        return tf.function(step), tf.function(loss_and_gradients), tf.function(step_without_allreduce)
+        return tf.function(loss_and_gradients)
+
+    def without_allreduce(self, step: Any, optimizer: Any) -> Any:
+        """Return a training step without gradient exchange; `step` is the program's `tf.function`."""
+        if self._without_allreduce is None:
+
+            def step_without_allreduce(images: Any, labels: Any) -> Any:
+                with _without_allreduce(optimizer):  # during tracing
+                    return step.python_function(images, labels)
+
+            self._without_allreduce = tf.function(step_without_allreduce)
+        return self._without_allreduce
 
 
 @contextmanager
@@ -119,18 +100,3 @@ def set_visible_devices(device: str, count: int = 1) -> None:
                 tf.config.experimental.set_memory_growth(gpu, True)
     if tf.config.get_visible_devices("GPU") != visible:
         tf.config.set_visible_devices(visible, "GPU")
-
-
-def step_functions(model: Any, optimizer: Any, loss_function: Any, wrap: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Make the training step, (images, labels) -> loss, and the same without update, -> (loss, gradients).
-
-    `wrap` converts a Python function to a `tf.function`, or returns it unchanged.
-    """
-    loss_and_gradients = make_loss_and_gradients(model, loss_function)
-
-    def train_step(images: Any, labels: Any) -> Any:
-        loss, gradients = loss_and_gradients(images, labels)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    return wrap(train_step), wrap(loss_and_gradients)

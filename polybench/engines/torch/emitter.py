@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from polybench.engines.job import Job
 from polybench.engines.shared.main_part import NETWORK, MainPart, training
+from polybench.engines.shared.schedule_code import schedule
 from polybench.engines.torch.network_code import NetworkCode
 from polybench.networks.layers import Layer, Shape
 from polybench.networks.optimizers import ADAM_BETAS, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
@@ -130,7 +131,7 @@ def _optimizer(optimizer: Optimizer, variants: Sequence[str] = ()) -> Iterator[s
     kind = {"adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop"}.get(optimizer.name, "SGD")
     yield "\n".join([*lines, *wrapped(f"    return torch.optim.{kind}(", [parameters, *options])])
     if optimizer.has_schedule:
-        yield "\n".join(_schedule(optimizer))
+        yield "\n".join(schedule(optimizer))
 
 
 def _options(optimizer: Optimizer) -> Iterator[str]:
@@ -146,26 +147,6 @@ def _options(optimizer: Optimizer) -> Iterator[str]:
         yield f"weight_decay={optimizer.weight_decay!r}"
     if optimizer.name == "nesterov" and optimizer.momentum:  # PyTorch rejects it without momentum
         yield "nesterov=True"
-
-
-def _schedule(optimizer: Optimizer) -> Iterator[str]:
-    rate = optimizer.learning_rate
-    yield "def learning_rate(step):"
-    if optimizer.warmup_steps:
-        yield f"    if step < {optimizer.warmup_steps}:"
-        yield f"        return {rate!r} * (step + 1) / {optimizer.warmup_steps + 1}"
-    if optimizer.cosine_steps:
-        low, warmup = optimizer.min_learning_rate, optimizer.warmup_steps
-        since = f"(step - {warmup})" if warmup else "step"
-        yield f"    progress = min(1.0, {since} / {optimizer.cosine_steps - warmup})"
-        start, span = (f"{low!r} + ", f"({rate!r} - {low!r})") if low else ("", f"{rate!r}")
-        yield f"    return {start}0.5 * (1 + math.cos(math.pi * progress)) * {span}"
-        return
-    for before, later in optimizer.lr_schedule:
-        yield f"    if step < {before}:"
-        yield f"        return {rate!r}"
-        rate = later
-    yield f"    return {rate!r}"
 
 
 def _setup(job: Job, network: NetworkCode) -> Iterator[str]:

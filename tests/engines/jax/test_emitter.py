@@ -126,7 +126,7 @@ def test_a_clock_stops_when_the_step_is_done(device: str, expected: list[str]) -
     names: dict[str, Any] = {
         "time": SimpleNamespace(perf_counter=record("clock", 0.0)),
         "jax": SimpleNamespace(block_until_ready=record("synchronize")),
-        "train_step": record("step", SimpleNamespace(item=lambda: 0.5)),
+        "train_step": record("step", 0.5),
     }
     names |= {"batches": [()] * 4, "UNTIMED_STEPS": 2, "STEPS": 2, "state": None, "losses": []}
     exec(timed, names)

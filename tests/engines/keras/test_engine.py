@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -63,8 +64,9 @@ def test_the_users_keras_configuration_has_no_effect(fixture: EngineFixture) -> 
     keras.config.set_image_data_format("channels_first")
     keras.config.set_floatx("float16")
     fixture.build()
-    assert fixture.engine._network.named_layers["conv1"].data_format == "channels_last"
-    assert fixture.engine._network.named_layers["conv1"].kernel.dtype == "float32"
+    conv1 = fixture.engine._model.get_layer("conv1")
+    assert conv1.data_format == "channels_last"
+    assert conv1.kernel.dtype == "float32"
 
 
 @in_process_of("keras+torch")
@@ -130,26 +132,21 @@ def test_native_allocations_are_unavailable_while_a_pool_hides_tensors(fixture: 
 def test_decay_adds_its_share_of_the_weights_to_the_gradients(fixture: EngineFixture) -> None:
     import keras
 
-    from polybench.engines.keras.foreach_optimizers import FOREACH_OPTIMIZERS
-    from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
-
+    fixture.build(variants=("torch",), optimizer=Optimizer("sgd", 0.5, weight_decay=0.1))
     weights = keras.Variable(np.array([2.0, -1.0]), dtype="float32")
-    optimizer = CanonicalOptimizer(Optimizer("sgd", 0.5, weight_decay=0.1), [weights], [], FOREACH_OPTIMIZERS)
-    optimizer.keras.apply([keras.ops.array([1.0, 0.0])], [weights])
+    optimizer = fixture.engine._program.make_optimizer(SimpleNamespace(trainable_variables=[weights]))
+    optimizer.apply([keras.ops.array([1.0, 0.0])], [weights])
     np.testing.assert_allclose(weights.numpy(), [2 - 0.5 * 1.2, -1 + 0.5 * 0.1], rtol=1e-6)
 
 
 @in_process_of("keras")
 def test_restored_velocities_have_the_rate_with_which_they_were_saved(fixture: EngineFixture) -> None:
-    import keras
-
-    from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
-
-    weights = keras.Variable(np.zeros(1), dtype="float32")
-    optimizer = CanonicalOptimizer(Optimizer("momentum", 0.4, 0.5), [weights], [])
-    optimizer.keras.apply([keras.ops.array([1.0])], [weights])
-    saved = optimizer.state()
-    optimizer.set_learning_rate(0.1)
-    optimizer.restore(saved)
-    optimizer.set_learning_rate(0.2)
-    np.testing.assert_allclose(optimizer.keras.momentums[0].numpy(), [-0.2], rtol=1e-6)
+    fixture.build(optimizer=Optimizer("momentum", 0.4, 0.5, lr_schedule=((1, 0.1), (2, 0.2))))
+    engine: Any = fixture.engine
+    engine.run_steps(0, 1)
+    saved, velocities = engine.training_state(), [one.numpy() for one in engine._state.optimizer.momentums]
+    engine.run_steps(1, 1)
+    engine.restore_training_state(saved)
+    engine._program.set_learning_rate(engine._state, 0.2)
+    for velocity, before in zip(engine._state.optimizer.momentums, velocities, strict=True):
+        np.testing.assert_allclose(velocity.numpy(), before / 2, rtol=1e-6)

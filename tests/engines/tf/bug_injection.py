@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import types
+import re
+from collections.abc import Sequence
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -13,103 +14,83 @@ from keras import ops
 
 from polybench.engines.base import Weights
 from polybench.engines.job import Job
-from polybench.engines.shared import keras_layers, keras_optimizers
-from polybench.engines.shared.keras_model import CanonicalModel
 from polybench.engines.tf import engine
 from polybench.engines.tf.engine import TensorFlowEngine
-from polybench.engines.tf.replicas import Replicas
+
+correct_emit = engine.emit
 
 
-class KerasEpsilon(TensorFlowEngine):
+class _OtherProgram(TensorFlowEngine):
+    """Changes the text of the program, if it has such parts."""
+
+    replacements: ClassVar[Sequence[tuple[str, str]]] = ()
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(engine, "emit", self._emit):
+            super().build(job, weights)
+
+    def _emit(self, job: Job) -> str:
+        text = correct_emit(job)
+        for pattern, replacement in self.replacements:
+            text = re.sub(pattern, replacement, text)
+        return text
+
+
+class KerasEpsilon(_OtherProgram):
     """Keras's Adam and RMSprop: epsilon is added before the bias correction, and inside the root."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        keras_classes = keras_optimizers.PER_VARIABLE._replace(
-            adam=keras.optimizers.Adam, rmsprop=keras.optimizers.RMSprop
-        )
-        with patch.object(CanonicalModel.optimizer, "__defaults__", (keras_classes,)):
-            super().build(job, weights)
+    replacements = ((r"optimizer = (Adam|RMSprop)\(", r"optimizer = keras.optimizers.\1("),)
 
 
-class KerasRateInVelocity(TensorFlowEngine):
+class KerasRateInVelocity(_OtherProgram):
     """Keras's SGD with a schedule: the velocity is not rescaled when the rate changes."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        super().build(job, weights)
-
-        def set_rate(optimizer: object, rate: float) -> None:
-            optimizer.keras.learning_rate = np.float64(rate)
-
-        self._optimizer.set_learning_rate = types.MethodType(set_rate, self._optimizer)
+    replacements = ((r"velocity\.assign\(.*", "pass"),)
 
 
-class KerasDecay(TensorFlowEngine):
+class KerasDecay(_OtherProgram):
     """Keras's AdamW without exceptions: it decays biases as well."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        with patch.object(keras.optimizers.Optimizer, "exclude_from_weight_decay"):
-            super().build(job, weights)
+    replacements = ((r"optimizer\.exclude_from_weight_decay\(.*", ""),)
 
 
-class KerasClipping(TensorFlowEngine):
+class KerasClipping(_OtherProgram):
     """Keras's `global_clipnorm`: the norm without PyTorch's 1e-6."""
 
-    def build(self, job: Job, weights: Weights) -> None:
-        with patch.object(keras_optimizers, "Clip", _KerasClip):
-            super().build(job, weights)
+    replacements = ((r"\(norm \+ 1e-06\)", "norm"),)
 
 
-class _KerasClip:
-    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
-        self.global_clipnorm = float(self.largest)
-        return super().apply(grads, trainable_variables)
-
-
-class _OtherLayer(TensorFlowEngine):
-    """Replaces a function or a class with which the network is built."""
-
-    module: ClassVar[object] = keras_layers
-    name: ClassVar[str]
-    wrong: ClassVar[object]
-
-    def build(self, job: Job, weights: Weights) -> None:
-        with patch.object(self.module, self.name, self.wrong):
-            super().build(job, weights)
-
-
-correct_gelu, correct_attention = keras_layers._gelu, keras_layers._attend_to_itself
-correct_norm, correct_optimizer = keras.layers.LayerNormalization, keras_optimizers._keras_optimizer
-
-
-class KerasNormEpsilon(_OtherLayer):
+class KerasNormEpsilon(_OtherProgram):
     """Keras's default epsilon in every layer norm."""
 
-    module, name = keras.layers, "LayerNormalization"
-    wrong = staticmethod(lambda epsilon, **options: correct_norm(**options))
+    replacements = ((r"(LayerNormalization\()epsilon=[^,)]+(, )?", r"\1"),)
 
 
-class KerasGELU(_OtherLayer):
+class KerasGELU(_OtherProgram):
     """Keras's GELU, whose constants TensorFlow rounds to float32."""
 
-    name = "_gelu"
-    wrong = staticmethod(lambda x, is_tanh: keras.activations.gelu(x, approximate=is_tanh))
+    replacements = (
+        (r"return x .* ops\.erf.*", "return keras.activations.gelu(x)"),
+        (r"return x .* ops\.tanh.*", "return keras.activations.gelu(x, approximate=True)"),
+    )
 
 
-class OtherGELU(_OtherLayer):
+class OtherGELU(_OtherProgram):
     """The approximation of GELU for GELU, and the other way round."""
 
-    name = "_gelu"
-    wrong = staticmethod(lambda x, is_tanh: correct_gelu(x, is_tanh=not is_tanh))
+    replacements = (
+        (r'Activation\("?gelu"?', "Activation(lambda x: keras.activations.gelu(x, approximate=True)"),
+        (r"Activation\(tanh_gelu", "Activation(lambda x: keras.activations.gelu(x)"),
+    )
 
 
-class NoMask(_OtherLayer):
+class NoMask(_OtherProgram):
     """Each position sees all others."""
 
-    name = "_attend_to_itself"
-    wrong = staticmethod(lambda attention, causal, x: correct_attention(attention, False, x))
+    replacements = (("use_causal_mask=causal", "use_causal_mask=False"),)
 
 
-class _Attention(keras.layers.Layer):  # type: ignore[misc]
+class Attention(keras.layers.Layer):  # type: ignore[misc]
     """Attention from Keras's own projections: the scores of a position and those up to `shift` after it."""
 
     def __init__(self, attention: Any, causal: bool, shift: int, axis: int, is_scaled: bool) -> None:
@@ -132,103 +113,79 @@ class _Attention(keras.layers.Layer):  # type: ignore[misc]
         return ops.reshape(y, (-1, *x.shape[1:]))  # `einsum` forgets the number of positions
 
 
-class _OtherScores(_OtherLayer):
-    name = "_attend_to_itself"
-    shift, axis, is_scaled = 0, -1, True
-
-    @classmethod
-    def wrong(cls, attention: Any, causal: bool, x: Any) -> Any:
-        return _Attention(attention, causal, cls.shift, cls.axis, cls.is_scaled)(x)
-
-
-class OwnScores(_OtherScores):
-    """Correct, for comparison."""
-
-
-class ShiftedMask(_OtherScores):
-    """Each position sees the next one."""
-
-    shift = 1
-
-
-class MissingScale(_OtherScores):
-    """The scores are not divided by the root of a head's width."""
-
-    is_scaled = False
-
-
-class SoftmaxOverQueries(_OtherScores):
-    """The scores of each key, not of each query, add up to 1."""
-
-    axis = -2
-
-
-class CoupledDecay(_OtherLayer):
-    """The decay of AdamW is added to the gradient."""
-
-    module, name = keras_optimizers, "_keras_optimizer"
-    wrong = staticmethod(
-        lambda optimizer, classes: correct_optimizer(msgspec.structs.replace(optimizer, name="adam"), classes)
+def _scores(*settings: object) -> Sequence[tuple[str, str]]:
+    """Return the replacement of Keras's attention by `Attention` with these settings after `causal`."""
+    call = f"return Attention(attention, causal, {', '.join(map(repr, settings))})(x)"
+    return (
+        (r"return attention\(x, x, use_causal_mask=causal\)", f"from {__name__} import Attention; {call}"),
+        ("for layer in model.layers:", 'for layer in (getattr(one, "attention", one) for one in model.layers):'),
     )
 
 
-class UnaddedGradients(_OtherLayer):
+class OwnScores(_OtherProgram):
+    """Correct, for comparison."""
+
+    replacements = _scores(0, -1, True)
+
+
+class ShiftedMask(_OtherProgram):
+    """Each position sees the next one."""
+
+    replacements = _scores(1, -1, True)
+
+
+class MissingScale(_OtherProgram):
+    """The scores are not divided by the root of a head's width."""
+
+    replacements = _scores(0, -1, False)
+
+
+class SoftmaxOverQueries(_OtherProgram):
+    """The scores of each key, not of each query, add up to 1."""
+
+    replacements = _scores(0, -2, True)
+
+
+class CoupledDecay(_OtherProgram):
+    """The decay of AdamW is added to the gradient."""
+
+    def _emit(self, job: Job) -> str:
+        optimizer = msgspec.structs.replace(job.workload.optimizer, name="adam")
+        workload = msgspec.structs.replace(job.workload, optimizer=optimizer)
+        return correct_emit(msgspec.structs.replace(job, workload=workload))
+
+
+class UnaddedGradients(_OtherProgram):
     """The tied layer has no gradient of its weight."""
 
-    name = "TiedDense"
-
-    class wrong(keras_layers.TiedDense):  # noqa: N801
-        def call(self, inputs: Any) -> Any:
-            is_table = isinstance(self._owner, keras.layers.Embedding)
-            weight = ops.stop_gradient(self._owner.embeddings if is_table else self._owner.kernel)
-            return ops.matmul(inputs, ops.transpose(weight) if is_table else weight)
+    replacements = ((r"cast\(self\.owner\.(embeddings|kernel)", r"cast(ops.stop_gradient(self.owner.\1)"),)
 
 
-class FrozenClassToken(_OtherLayer):
+class FrozenClassToken(_OtherProgram):
     """The class token has no gradient."""
 
-    name = "ClassToken"
-
-    class wrong(keras_layers.ClassToken):  # noqa: N801
-        def call(self, inputs: Any) -> Any:
-            trained, self.token = self.token, ops.stop_gradient(self.token) + 0 * self.token
-            try:
-                return super().call(inputs)
-            finally:
-                self.token = trained
+    replacements = ((r"cast\(self\.token", "cast(ops.stop_gradient(self.token) + 0 * self.token"),)
 
 
-class _WithReplicas(TensorFlowEngine):
-    replicas: type[Replicas]
-
-    def build(self, job: Job, weights: Weights) -> None:
-        with patch.object(engine, "Replicas", self.replicas):
-            super().build(job, weights)
-
-
-class SummedGradients(_WithReplicas):
+class SummedGradients(_OtherProgram):
     """Each replica's loss is not scaled by the number of replicas."""
 
-    class replicas(Replicas):  # noqa: N801
-        def step_functions(self, model: Any, optimizer: Any, loss_function: Any) -> tuple[Any, Any, Any]:
-            return super().step_functions(
-                model, optimizer, lambda labels, logits: self.count * loss_function(labels, logits)
-            )
+    def _emit(self, job: Job) -> str:
+        return correct_emit(job).replace("loss = loss_function", f"loss = {job.workload.replicas} * loss_function")
 
 
-class NoSync(_WithReplicas):
+class NoSync(TensorFlowEngine):
     """Each replica trains with its own gradients."""
 
-    class replicas(Replicas):  # noqa: N801
-        def step_functions(self, model: Any, optimizer: Any, loss_function: Any) -> tuple[Any, Any, Any]:
-            _, gradients, step_without_allreduce = super().step_functions(model, optimizer, loss_function)
-            return step_without_allreduce, gradients, step_without_allreduce
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(job, weights)
+        self._state.compiled = self._replicas.without_allreduce(self._state.compiled, self._state.optimizer)
 
 
-class SameShard(_WithReplicas):
+class SameShard(_OtherProgram):
     """All replicas train on the first shard of a batch."""
 
-    class replicas(Replicas):  # noqa: N801
-        def split(self, value: Any) -> Any:
-            first = value[: len(value) // self.count]
-            return super().split(np.concatenate([first] * self.count))
+    def _emit(self, job: Job) -> str:
+        count = job.workload.replicas
+        first = f"np.concatenate([array[: len(array) // {count}]] * {count})"
+        return correct_emit(job).replace("shares = array.", f"shares = {first}.")

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import functools
 from typing import Any
+from unittest.mock import patch
 
 import tensorflow as tf
 
-from polybench.engines.base import Array
+from polybench.engines.base import Array, Weights
+from polybench.engines.job import Job
 from polybench.engines.shared.tensorflow import set_threads
+from polybench.engines.tf import engine
+from polybench.engines.tf.emitter import emit
 from polybench.engines.tf.engine import TensorFlowEngine
 
 NAME = "/CPU:1"
@@ -28,6 +32,10 @@ class StandInEngine(TensorFlowEngine):
     """The tf engine with its weights and batches on the stand-in device, which is the default device like a GPU."""
 
     _device = property(lambda _: NAME, lambda *_: None)  # type: ignore[assignment]
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(engine, "emit", lambda job: emit(job).replace('DEVICE = "/CPU:0"', f'DEVICE = "{NAME}"')):
+            super().build(job, weights)
 
 
 def _on_device(method: Any) -> Any:
@@ -50,7 +58,7 @@ _METHODS = (
     "logits",
 )
 for _name in _METHODS:
-    setattr(StandInEngine, _name, _on_device(getattr(TensorFlowEngine, _name)))
+    setattr(StandInEngine, _name, _on_device(getattr(StandInEngine, _name)))
 
 
 class BatchesOnCPU(StandInEngine):
@@ -62,8 +70,8 @@ class BatchesOnCPU(StandInEngine):
             self._batches = [tuple(map(tf.identity, batch)) for batch in self._batches]
 
 
-def devices(engine: Any) -> set[str]:
+def devices(built: Any) -> set[str]:
     """Return the devices of everything that a step reads or writes."""
-    variables = (*engine._model.variables, *engine._optimizer.keras.variables)
-    tensors = [*(variable.value for variable in variables), *engine._batches[0], engine._loss]
+    variables = (*built._model.variables, *built._state.optimizer.variables)
+    tensors = [*(variable.value for variable in variables), *built._batches[0], built._loss]
     return {tensor.device.rpartition("device:")[2] for tensor in tensors}

@@ -90,7 +90,7 @@ def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: Engin
         fixture.build(device="cuda")
         order.clear()
         mocks["tf.test.experimental.sync_devices"].side_effect = lambda: order.append("synchronize")
-        step = fixture.engine._step
-        fixture.engine._step = lambda *batch: (order.append("step"), step(*batch))[1]
+        step = fixture.engine._train_step
+        fixture.engine._train_step = lambda *batch: (order.append("step"), step(*batch))[1]
         fixture.engine.run_steps(0, 3)
     assert order == ["synchronize", "clock", "step", "step", "step", "synchronize", "clock"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -42,7 +43,7 @@ def test_the_step_is_traced_once(fixture: EngineFixture) -> None:
     for _ in range(3):
         fixture.engine.reset()
         fixture.engine.run_steps(0, 3)
-    assert fixture.engine._step.experimental_get_tracing_count() == 1
+    assert fixture.engine._state.compiled.experimental_get_tracing_count() == 1
 
 
 @in_process_of("tf")
@@ -77,8 +78,9 @@ def test_only_the_requested_steps_omit_the_all_reduce(fixture: EngineFixture) ->
     from polybench.engines.tf.engine import TensorFlowEngine
 
     engine: Any = TensorFlowEngine()
-    engine._replicas, engine._step, engine._step_without_allreduce = object(), "step", "without all-reduce"
-    with patch.object(engine, "run_steps", lambda _, n: (engine._step, n)):
+    engine._replicas = SimpleNamespace(without_allreduce=lambda *_: "without all-reduce")
+    engine._state = SimpleNamespace(compiled="step", optimizer=None)
+    with patch.object(engine, "run_steps", lambda _, n: (engine._state.compiled, n)):
         assert engine.run_steps_without_allreduce(0, 3) == ("without all-reduce", 3)
         assert engine.run_steps(0, 2) == ("step", 2)
 
@@ -125,7 +127,7 @@ def test_snapshots_keep_and_reset_restores_statistics_and_dropout(fixture: Engin
 def test_fixed_masks_change_each_step_without_retracing_and_in_fit(fixture: EngineFixture) -> None:
     build_everything(fixture.engine, "given")
     _, expected = losses_and_weights(fixture.engine)
-    assert fixture.engine._step.experimental_get_tracing_count() == 1
+    assert fixture.engine._state.compiled.experimental_get_tracing_count() == 1
     build_everything(fixture.engine, "given", "keras_fit")
     fixture.engine.run_steps(0, 3)
     assert equal(fixture.engine.snapshot(3).weights, expected)
@@ -135,11 +137,11 @@ def test_fixed_masks_change_each_step_without_retracing_and_in_fit(fixture: Engi
 def test_batch_statistics_equal_eigens_partial_sums_bit_for_bit(fixture: EngineFixture) -> None:
     import tensorflow as tf
 
-    from polybench.engines.shared.keras_layers import _EIGEN_PARTIAL_SUMS
+    from polybench.engines.shared.keras_state import EIGEN_PARTIAL_SUMS
 
     x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
     moments = tf.nn.moments(tf.constant(x), (0, 1, 2))
-    expected = batch_statistics(np.moveaxis(x, -1, 1), _EIGEN_PARTIAL_SUMS)
+    expected = batch_statistics(np.moveaxis(x, -1, 1), EIGEN_PARTIAL_SUMS)
     assert all(np.array_equal(a.numpy(), b) for a, b in zip(moments, expected, strict=True))
 
 
@@ -168,7 +170,7 @@ def operations(engine: Any) -> Counter[str]:
 
     Constants are excluded: if Keras fails to fuse both directions, it leaves unused constants.
     """
-    graph = engine._step.get_concrete_function(*engine._batches[0]).graph.as_graph_def()
+    graph = engine._state.compiled.get_concrete_function(*engine._batches[0]).graph.as_graph_def()
     graphs = [graph.node, *(function.node_def for function in graph.library.function)]
     return Counter(node.op for nodes in graphs for node in nodes if node.op != "Const")
 

@@ -102,7 +102,7 @@ def test_on_a_gpu_all_steps_are_timed_between_two_synchronizations() -> None:
     names: dict[str, Any] = {
         "time": SimpleNamespace(perf_counter=record("clock", 0.0)),
         "torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=record("synchronize"))),
-        "train_step": record("step", SimpleNamespace(item=lambda: 0.5)),
+        "train_step": record("step", 0.5),
     }
     names |= {"batches": [()] * 4, "UNTIMED_STEPS": 2, "STEPS": 2, "state": None, "losses": []}
     exec(timed, names)
