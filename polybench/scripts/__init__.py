@@ -1,12 +1,11 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
-Those of Python are the programs that the engines run, with a main part. Those of Flux have templates:
+Those in Python are the programs that the engines run, with a main part. Those of Flux have templates: one for networks
+written by hand, one for any other network, whose layers `flux_code` writes, and one for a single layer (`layer_*`).
+Lines `#: if NAMES` and `#: end` enclose sections for some networks only; a study's settings replace the constants.
 
-`polybench export --train` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
-template for networks written by hand (`train_*`), one for any other network (`train_any_*`), whose layers
-`network_code` writes, and a program for a single layer (`layer_*`). Lines `#: if NAMES` and
-`#: end` enclose sections for some networks or engines only; a study's settings replace the constants. No file has
-the name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
+`polybench export --train` prints them; benchmarks/process_overhead.py compares polybench with them. No file has the
+name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
 """
 
 from __future__ import annotations
