@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from polybench.cli.output import check_writable, echo, write
 from polybench.errors import BadInput
-from polybench.log import SUFFIX
 from polybench.schema.documents import split_point_id
 
 if TYPE_CHECKING:
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 def names_study(name: str) -> bool:
     """Return True for the name of a study, False for that of a network: no network's name begins with a digit."""
+    from polybench.log import SUFFIX
+
     return name == "last" or name[:1].isdigit() or name.endswith(SUFFIX) or split_point_id(name) is not None
 
 

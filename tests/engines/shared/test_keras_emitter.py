@@ -382,10 +382,10 @@ def test_adam_and_clipping_add_up_the_gradients_of_repeated_tokens(fixture: Engi
     weights = {name: one.astype(np.float64) for name, one in initial_weights(model, 0).items()}
     tokens, labels = np.array([[1, 1, 1, 2, 3, 1], [3, 3, 0, 1, 2, 2]]), np.array([0, 2])
     _, gradients, _ = loss_and_gradients(model, weights, tokens, labels)
-    programs: list[tuple[str, dict[str, bool]]] = [("tf", {}), ("keras", {}), ("keras", {"any_backend": True})]
-    for clip, (engine, any_backend) in itertools.product((0.0, 0.01), programs):
+    programs: list[tuple[str, dict[str, str]]] = [("tf", {}), ("keras", {}), ("keras", {"backend": ""})]
+    for clip, (engine, backend) in itertools.product((0.0, 0.01), programs):
         optimizer = Optimizer("adam", 0.1, gradient_clip=clip)
-        program = import_program(EMITTERS[engine].emit(job(model, optimizer, dtype="float64"), **any_backend), None)
+        program = import_program(EMITTERS[engine].emit(job(model, optimizer, dtype="float64"), **backend), None)
         state = program.setup(weights)
         program.train_step(state, program.load(tokens, labels))
         factor = optimizer.clip_factor(float(np.sqrt(sum((one**2).sum() for one in gradients.values()))))
