@@ -20,7 +20,7 @@ using JET, PolyBench, Test
             PolyBench.step_operations => (trainer, batches),
             PolyBench.host_info => (),
             bench => (chain, loss, (batch.images, batch.labels)),
-            layers => (chain, batch.images),
+            PolyBench.layers => (chain, batch.images),
             read_study => ("a file",),
         )
         JET.test_call(call, map(typeof, arguments); options...)
