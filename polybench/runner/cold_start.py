@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from polybench.data.batches import batch_stream
-from polybench.errors import ConfigurationFailed, EngineUnavailable
+from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
 from polybench.log import ProgramStarted
 from polybench.machine import interrupts
 from polybench.networks.initial_weights import initial_weights
@@ -61,7 +61,11 @@ def start_programs(session: Session) -> None:
     if not missing:
         return
     with session.phase_timer.phase("cold_starts"):
-        programs = _write_programs(session, missing)
+        try:
+            programs = _write_programs(session, missing)
+        except (BadInput, OSError) as error:  # what was measured remains
+            session.warn(f"no cold starts: the programs cannot be written: {error}", names=True)
+            return
         for number in range(count):
             for run in order_of_round(missing, plan.study.seed, number, 0):
                 if len(run.program_starts) == number:

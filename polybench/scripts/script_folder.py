@@ -57,9 +57,9 @@ def write_folder(
 
 
 def write_inputs(folder: Path, dataset: Dataset, used: NDArray[np.int64]) -> None:
-    """Write these images in CIFAR-10's format, or these tokens and labels as NumPy files."""
+    """Write these images in CIFAR-10's format, or these tokens or features and their labels as NumPy files."""
     inputs, labels = dataset.images[used], dataset.labels[used]
-    if inputs.ndim == 2:
+    if inputs.ndim < 4:
         np.save(folder / "tokens.npy", inputs)
         np.save(folder / "labels.npy", labels)
         return

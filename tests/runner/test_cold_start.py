@@ -6,13 +6,15 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from polybench.errors import ConfigurationFailed
+from polybench.errors import BadInput, ConfigurationFailed
 from polybench.log import AnyEvent, ProgramStarted, WorkerStarted, encode_line, read_log
 from polybench.results.document import derive
 from polybench.run import resume_study, run_study
+from polybench.runner import cold_start
 from polybench.runner.cold_start import Program, start_program
 from polybench.runner.progress import NullProgress
 from polybench.schema.result import Result, Startup
@@ -103,6 +105,28 @@ def test_a_resumed_study_starts_the_programs_that_are_missing(tmp_path: Path) ->
         resume_study(log.stem, NullProgress(), store=Store(tmp_path))
     starts = [one.configuration for one in read_log(log) if isinstance(one, ProgramStarted)]
     assert sorted(starts) == ["tf/cpu"] * 3 + ["torch/cpu"] * 3
+
+
+ALONE = "no cold start: the program of polybench export --train, started alone,"
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "warning"),
+    [
+        ("_write_programs", BadInput("disk full"), "no cold starts: the programs cannot be written: disk full"),
+        ("start_program", FileNotFoundError("no julia"), f"{ALONE} no julia"),
+        ("start_program", ConfigurationFailed("hung"), f"{ALONE} hung"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_a_warning_and_costs_no_measurement(
+    function: str, error: Exception, warning: str
+) -> None:
+    with Machine(seed=1).simulate(ENGINES), mock.patch.object(cold_start, function, side_effect=error):
+        study = study_of(ENGINES, processes=2, rounds_per_process=2, cold_starts=1)
+        document = run_study(study, NullProgress(), store=None)
+    assert all(one.is_measured and one.status == "ok" for one in document.results)
+    assert document.result("torch/cpu").startup is None
+    assert warning in [*document.warnings, *document.result("torch/cpu").warnings]
 
 
 CLOCK = """import json, sys, time

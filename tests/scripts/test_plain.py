@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from polybench.api.options import build_study
-from polybench.data import synthetic
+from polybench.data import Dataset, synthetic
 from polybench.data.batches import batch_stream
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
@@ -26,7 +26,7 @@ from polybench.planning.shared_files import dataset_of
 from polybench.protocol import calls
 from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import NETWORKS, TOKEN_MODELS, make_command, make_script, render, script_weights
-from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
+from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder, write_inputs
 from tests import small_datasets
 from tests.commands import printed
 from tests.configured_julia import configured_julia
@@ -332,6 +332,15 @@ def test_tokens_are_written_unchanged(tmp_path, monkeypatch):
     labels = np.load(tmp_path / "it" / IMAGES / "labels.npy")
     assert (tokens[start["batches"]] == dataset.images[batches]).all()
     assert (labels[start["batches"]] == dataset.labels[batches]).all()
+
+
+@pytest.mark.parametrize("shape", [(113,), (6, 4)])
+def test_features_are_written_unchanged(shape, tmp_path):
+    features = np.random.default_rng(1).random((5, *shape), np.float32)
+    dataset = Dataset("mine", "", features, np.arange(5), "0" * 64)
+    write_inputs(tmp_path, dataset, np.array([1, 3]))
+    assert (np.load(tmp_path / "tokens.npy") == features[[1, 3]]).all()
+    assert (np.load(tmp_path / "labels.npy") == [1, 3]).all()
 
 
 def script_of(engine, model="lenet", precision="fp32", optimizer=None, replicas=1):
