@@ -159,7 +159,13 @@ def _train_reference(engine: Any) -> None:
 
 
 def _train_tf(engine: Any) -> None:
-    engine._train_step = lambda _, batch: engine._model(batch[0], training=True)
+    import tensorflow as tf
+
+    @tf.function
+    def logits(inputs: Any) -> Any:
+        return engine._model(inputs, training=True)
+
+    engine._state.compiled = logits
 
 
 def _train_jax(engine: Any) -> None:
