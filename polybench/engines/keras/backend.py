@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from polybench.engines.base import Weights
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
@@ -35,6 +36,13 @@ class Backend:
 
     def synchronize(self, values: list[Any]) -> None:
         """Return when these tensors have been computed."""
+
+    def generator_state(self) -> Weights:
+        """Return the state of a global generator from which dropout draws; empty if each layer has its own."""
+        return {}
+
+    def restore_generator(self, state: Weights) -> None:
+        """Restore a result of `generator_state`, among other arrays."""
 
     def explain_eager(self) -> str:
         """Return why Keras did not compile the step; "" if it did, or the backend compiles none."""

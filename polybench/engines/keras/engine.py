@@ -74,10 +74,11 @@ class KerasEngine(Engine):
         self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
-        return keras_state.training_state(self._state)
+        return {**keras_state.training_state(self._state), **self._backend.generator_state()}
 
     def restore_training_state(self, state: Weights) -> None:
         keras_state.restore(state, self._state)
+        self._backend.restore_generator(state)
         self._synchronize()
 
     def run_steps(self, first: int, n: int) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from polybench.engines.base import Weights
 from polybench.engines.job import Job
 from polybench.engines.keras.backend import Backend, LossAndGradients
 from polybench.engines.shared import pytorch
@@ -23,6 +24,12 @@ class TorchBackend(Backend):
 
     def configure_process(self, job: Job) -> None:
         pytorch.set_threads(job.workload.threads)
+
+    def generator_state(self) -> Weights:
+        return {"generator": torch.get_rng_state().numpy().copy()}
+
+    def restore_generator(self, state: Weights) -> None:
+        torch.set_rng_state(torch.from_numpy(state["generator"].copy()))
 
     def gradients(self, model: Any, loss_function: Any) -> LossAndGradients:
         def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, list[Any]]:
