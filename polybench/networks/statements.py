@@ -87,22 +87,23 @@ class Statements:
     def _residual(self, layer: spec.Residual, x: str, depth: int) -> _Value:
         """Append the statements of both branches, and return their sum."""
         target = _variable(depth + 1)
+        is_in_place = bool(layer.body) and isinstance(layer.body[-1], self._overwritable)
         body = self._chain(layer.body, x, depth + 1)
         lines, self._lines = self._lines, []
         shortcut = self._chain(layer.shortcut, x, depth + 2)
+        if not shortcut.is_call and not is_in_place:
+            shortcut = self._assigned(shortcut, _variable(depth + 2))
         before, self._lines = self._lines, lines
         if before and body.text not in (x, target):  # they may change what the expression reads
             self._lines.append(f"{target} = {body.text}")
             body = _Value(target)
         self._lines += before
-        if layer.body and isinstance(layer.body[-1], self._overwritable):
+        if is_in_place:
             body = self._assigned(body, target)
             self._lines.append(f"{body.text} += {shortcut.text}")
             return _Value(body.text)
         if not body.is_call or len(f"{self._indent}x = {shortcut.text} + {body.text}") > WIDTH:
             body = self._assigned(body, target)
-        if not shortcut.is_call:
-            shortcut = self._assigned(shortcut, _variable(depth + 2))
         return _Value(f"{shortcut.text} + {body.text}", is_call=False)
 
     def _assigned(self, value: _Value, target: str) -> _Value:

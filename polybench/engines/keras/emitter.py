@@ -28,7 +28,7 @@ def emit(job: Job, main: MainPart | None = None, *, backend: str | None = None) 
         *update,
         common.state(job),
         common.setup(job, "", [], *compiled),
-        common.reset(job),
+        common.reset(job, backend),
         common.load(job, "ops.convert_to_tensor", "    labels = labels.astype(np.int32)"),
         *common.set_masks(job, network),
         _step(job),

@@ -205,13 +205,14 @@ def setup(job: Job, scope: str, made: Sequence[str], *compiled: str) -> str:
     ])  # fmt: skip
 
 
-def reset(job: Job) -> str:
-    """Return the function that starts again."""
+def reset(job: Job, backend: str = "") -> str:
+    """Return the function that starts again; on the backend "torch", dropout draws from PyTorch's own generator."""
     lines = ["def reset(state, weights, step=0):", '    """Start again from these weights, in place."""']
     if _restarts_dropout(job):
         lines += [
             "    for variable, value in state.start:  # also the generators of dropout",
             "        variable.assign(value.copy())",
+            *(["    torch.manual_seed(SEED)"] if backend == "torch" else []),
         ]
     lines.append("    assign(state.model, weights)")
     if not job.workload.is_forward_pass:

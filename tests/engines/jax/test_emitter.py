@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -18,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polybench.engines.jax.emitter import emit, emit_network, emit_training
-from polybench.engines.job import Job
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.program import import_program
 from polybench.networks import MODELS, find_model
@@ -26,24 +23,15 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import BatchNorm, Conv, Dense, Flatten, ReLU, Residual
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
+from tests.engines.emitted_programs import EXAMPLES, NAMES, changes, check_format, job, named, small, trees
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.engines.torch.test_emitter import EXAMPLES, NAMES, job, named, small, trees
 from tests.example_networks import FEATURES
 
 EXAMPLES = {**EXAMPLES, FEATURES.name: FEATURES}
 
 
-def lines_of(*jobs: Job) -> list[str]:
-    """Return the lines that differ between two programs, with their signs."""
-    before, after = (emit(one).splitlines() for one in jobs)
-    return [line for line in difflib.ndiff(before, after) if line.startswith(("+ ", "- "))]
-
-
 @pytest.mark.parametrize("name", [*MODELS, *EXAMPLES])
 def test_a_program_is_formatted_and_has_no_unused_name(name: str, tmp_path: Path) -> None:
-    ruff = Path(sys.executable).with_name("ruff")
-    if not ruff.exists():
-        pytest.skip("ruff is not installed")
     model = EXAMPLES.get(name) or find_model(name)
     (tmp_path / "trained.py").write_text(emit_training(job(model), 3), "utf-8")
     (tmp_path / "checked.py").write_text(emit(job(model, dtype="float64", dropout="given")), "utf-8")
@@ -53,9 +41,7 @@ def test_a_program_is_formatted_and_has_no_unused_name(name: str, tmp_path: Path
     forward = job(model)
     workload = msgspec.structs.replace(forward.workload, pass_="forward")
     (tmp_path / "forward.py").write_text(emit(msgspec.structs.replace(forward, workload=workload)), "utf-8")
-    for command in (["format", "--diff"], ["check", "--select=E4,E7,E9,F,W,I,B,UP", "--ignore=B905"]):
-        run = subprocess.run([ruff, *command, "--isolated", tmp_path], capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout
+    check_format(tmp_path, "B905")
 
 
 def test_repeated_blocks_are_one_function_and_a_loop() -> None:
@@ -77,13 +63,13 @@ def test_a_program_has_only_the_functions_of_its_layers() -> None:
 
 
 def test_the_checked_program_differs_from_the_timed_one_in_type_and_masks_only() -> None:
-    assert lines_of(job(), job(dtype="float64")) == [
+    assert changes(emit(job()), emit(job(dtype="float64"))) == [
         '+ jax.config.update("jax_enable_x64", True)',
         "- DTYPE = jnp.float32",
         "+ DTYPE = jnp.float64",
     ]
     model = find_model("mnist-mlp")
-    lines = [line[2:] for line in lines_of(job(model), job(model, dropout="given")) if line[0] == "-"]
+    lines = [line[2:] for line in changes(emit(job(model)), emit(job(model, dropout="given"))) if line[0] == "-"]
     function, changed = lines[:6], lines[6:]
     assert function[0] == "def dropout(rate, buffers, x, training):"
     assert changed == [

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,7 +33,6 @@ from polybench.networks.layers import (
     Embedding,
     Flatten,
     GroupNorm,
-    Layer,
     LayerNorm,
     MeanOverTime,
     Named,
@@ -46,33 +43,11 @@ from polybench.networks.layers import (
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer, apply_update
-from polybench.schema.options import Workload
+from tests.engines.emitted_programs import EXAMPLES, NAMES, changes, check_format, job, named, small, trees
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.example_networks import EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT
+from tests.example_networks import EVERYTHING, PATCHED, SEQUENCES, TEXT
 
-EXAMPLES = {model.name: model for model in (EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT)}
 EMITTERS: dict[str, Any] = {"tf": tf_emitter, "keras": keras_emitter}
-
-
-def job(model: Model = LENET, optimizer: Optimizer | None = None, device: str = "cpu", **fields: Any) -> Job:
-    precision, replicas = fields.pop("precision", "fp32"), fields.pop("replicas", 1)
-    workload = Workload(model.name, "noise", 8, optimizer or model.optimizer, precision, 3, replicas=replicas)
-    return Job(model, workload, device, fields.pop("dtype", "float32"), **fields)
-
-
-def changes(before: str, after: str) -> list[str]:
-    """Return the lines that differ between two programs, with their signs."""
-    found = difflib.ndiff(before.splitlines(), after.splitlines())
-    return [line for line in found if line.startswith(("+ ", "- "))]
-
-
-def lint(folder: Path) -> None:
-    ruff = Path(sys.executable).with_name("ruff")
-    if not ruff.exists():
-        pytest.skip("ruff is not installed")
-    for command in (["format", "--diff"], ["check", "--select=E4,E7,E9,F,W,I,B,UP", "--ignore=B023"]):
-        run = subprocess.run([ruff, *command, "--isolated", folder], capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout
 
 
 @pytest.mark.parametrize("name", [*MODELS, *EXAMPLES])
@@ -83,7 +58,7 @@ def test_a_program_is_formatted_and_has_no_unused_name(name: str, tmp_path: Path
         checked = job(model, dtype="float64", dropout="given")
         (tmp_path / f"{engine}_checked.py").write_text(emitter.emit(checked), "utf-8")
         (tmp_path / f"{engine}_network.py").write_text(emitter.emit_network(job(model)), "utf-8")
-    lint(tmp_path)
+    check_format(tmp_path, "B023")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -99,7 +74,7 @@ def test_every_variant_and_optimizer_is_formatted_python(optimizer: str, tmp_pat
         (tmp_path / f"{backend}.py").write_text(keras_emitter.emit_training(of, 3), "utf-8")
     (tmp_path / "replicas.py").write_text(tf_emitter.emit(job(TEXT, chosen, replicas=2, dropout="given")), "utf-8")
     (tmp_path / "forward.py").write_text(tf_emitter.emit(forward_pass(LENET)), "utf-8")
-    lint(tmp_path)
+    check_format(tmp_path, "B023")
 
 
 def forward_pass(model: Model) -> Job:
@@ -156,6 +131,14 @@ def test_on_a_gpu_all_steps_are_timed_between_two_synchronizations() -> None:
     timed = text[text.index("    tf.test.experimental.sync_devices()") : text.index("    print(json")]
     assert timed.count("tf.test.experimental.sync_devices()") == 2
     assert timed.index("train_step(state, batch)") < timed.rindex("tf.test.experimental.sync_devices()")
+
+
+def test_a_restart_seeds_the_generator_from_which_dropout_draws_on_pytorch() -> None:
+    text = keras_emitter.emit(job(find_model("mnist-mlp"), variants=("torch",)))
+    _, _, reset = text.partition("def reset(")
+    assert "    torch.manual_seed(SEED)\n    assign(state.model, weights)\n" in reset
+    assert "manual_seed" not in keras_emitter.emit(job(variants=("torch",)))
+    assert "manual_seed" not in keras_emitter.emit(job(find_model("mnist-mlp")))
 
 
 def test_keras_reads_its_backend_from_the_program() -> None:
@@ -249,13 +232,6 @@ def test_the_learning_rate_is_that_of_the_schedule(fixture: EngineFixture) -> No
         assert [program.learning_rate(step) for step in range(12)] == expected
 
 
-ODD = (
-    "class end x self __init__ train np keras layers re_lu flatten_1 input_layer block1.conv block1.0 0 a.b a_b add"
-    " NAMES name path1.a 3d1.a load1.a number functional sequential_1"
-)
-NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(ODD.split())
-
-
 @in_process_of("tf")
 def test_any_names_of_layers_give_a_program_whose_tensors_have_these_names(fixture: EngineFixture) -> None:
     @settings(max_examples=25, deadline=None)
@@ -267,10 +243,6 @@ def test_any_names_of_layers_give_a_program_whose_tensors_have_these_names(fixtu
         check_tensors(small(Conv(conv, 3, 4, 3), BatchNorm(norm, 4), block, *head))
 
     check()
-
-
-def small(*layers: Layer) -> Model:
-    return msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 4, 4), published_parameters=None)
 
 
 def check_tensors(model: Model) -> None:
@@ -315,31 +287,6 @@ def test_blocks_whose_names_would_not_be_unique_are_written_one_by_one(fixture: 
 def test_a_network_of_200_layers_works(fixture: EngineFixture) -> None:
     layers = tuple(layer for number in range(100) for layer in (Conv(f"conv{number}", 3, 3, 1), ReLU()))
     check_tensors(small(*layers, Flatten(), Dense("dense", 48, 10)))
-
-
-RELU = st.just(ReLU())
-
-
-def trees(depth: int) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Draw layers without names that keep 3 channels: "conv" and "norm" get their names later."""
-    leaf = st.sampled_from(["conv", "norm"]) | RELU
-    if not depth:
-        return st.lists(leaf, max_size=3).map(tuple)
-    inner = st.tuples(trees(depth - 1), trees(depth - 1))
-    return st.lists(leaf | inner, min_size=1, max_size=4).map(tuple)
-
-
-def named(tree: tuple[Any, ...], numbers: Iterator[int]) -> tuple[Layer, ...]:
-    layers: list[Layer] = []
-    for node in tree:
-        if isinstance(node, tuple):
-            body, shortcut = (named(branch, numbers) for branch in node)
-            layers.append(Residual(body, shortcut))
-        elif node == "conv":
-            layers.append(Conv(f"conv{next(numbers)}", 3, 3, 1))
-        else:
-            layers.append(BatchNorm(f"norm{next(numbers)}", 3) if node == "norm" else node)
-    return tuple(layers)
 
 
 @in_process_of("tf")

@@ -4,60 +4,35 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from polybench.engines.job import Job
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.program import import_program
 from polybench.engines.torch.emitter import emit, emit_training
 from polybench.networks import MODELS, find_model
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Layer, ReLU, Residual
+from polybench.networks.layers import BatchNorm, Conv, Dense, Dropout, Flatten, ReLU, Residual
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
-from polybench.schema.options import Workload
-from tests.example_networks import EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT
+from tests.engines.emitted_programs import EXAMPLES, NAMES, changes, check_format, job, named, small, trees
 from tests.lazy import needs
-
-EXAMPLES = {model.name: model for model in (EVERYTHING, PADDED, PATCHED, SEQUENCES, TEXT)}
-
-
-def job(model: Model = LENET, optimizer: Optimizer | None = None, device: str = "cpu", **fields: Any) -> Job:
-    precision = fields.pop("precision", "fp32")
-    workload = Workload(model.name, "noise", 8, optimizer or model.optimizer, precision, 3)
-    return Job(model, workload, device, fields.pop("dtype", "float32"), **fields)
-
-
-def lines_of(*jobs: Job) -> list[str]:
-    """Return the lines that differ between two programs, with their signs."""
-    before, after = (emit(one).splitlines() for one in jobs)
-    return [line for line in difflib.ndiff(before, after) if line.startswith(("+ ", "- "))]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *EXAMPLES])
 def test_a_program_is_formatted_and_has_no_unused_name(name: str, tmp_path: Path) -> None:
-    ruff = Path(sys.executable).with_name("ruff")
-    if not ruff.exists():
-        pytest.skip("ruff is not installed")
     model = EXAMPLES.get(name) or find_model(name)
     (tmp_path / "trained.py").write_text(emit_training(job(model), 3), "utf-8")
     (tmp_path / "checked.py").write_text(emit(job(model, dtype="float64", dropout="given")), "utf-8")
-    for command in (["format", "--diff"], ["check", "--select=E4,E7,E9,F,W,I,B,UP", "--ignore=B905,B023"]):
-        run = subprocess.run([ruff, *command, "--isolated", tmp_path], capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout
+    check_format(tmp_path, "B905", "B023")
 
 
 def test_repeated_blocks_are_one_class_and_a_loop() -> None:
@@ -70,9 +45,10 @@ def test_repeated_blocks_are_one_class_and_a_loop() -> None:
 
 
 def test_the_checked_program_differs_from_the_timed_one_in_type_and_masks_only() -> None:
-    assert lines_of(job(), job(dtype="float64")) == ["- DTYPE = torch.float32", "+ DTYPE = torch.float64"]
+    assert changes(emit(job()), emit(job(dtype="float64"))) == ["- DTYPE = torch.float32", "+ DTYPE = torch.float64"]
     model = find_model("mnist-mlp")
-    removed = [line[2:].strip() for line in lines_of(job(model), job(model, dropout="given")) if line[0] == "-"]
+    found = changes(emit(job(model)), emit(job(model, dropout="given")))
+    removed = [line[2:].strip() for line in found if line[0] == "-"]
     assert removed == [
         *("self.dropout1 = nn.Dropout(0.2)", "self.dropout2 = nn.Dropout(0.2)"),
         "inputs, labels = batch",
@@ -174,13 +150,6 @@ def test_the_learning_rate_is_that_of_the_schedule(optimizer: Optimizer) -> None
     ]
 
 
-ODD = (
-    "class end x self __init__ train F torch Network block1.conv block1.0 0 a.b a_b blocks query_key_value NAMES"
-    " running_variance my_running_var path1.a 3d1.a DTYPE1.a"
-)
-NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(ODD.split())
-
-
 @needs("torch")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(NAMES, min_size=7, max_size=7, unique=True))
@@ -189,10 +158,6 @@ def test_any_names_of_layers_give_a_program_whose_tensors_have_these_names(names
     block = Residual((Conv(inner, 4, 4, 1), BatchNorm(second, 4)))
     head = (ReLU(), Flatten(), Dense(dense, 16, 5), Dropout(dropout, 0.5), Dense(last, 5, 10))
     check_tensors(small(Conv(conv, 3, 4, 3), BatchNorm(norm, 4), block, *head))
-
-
-def small(*layers: Layer) -> Model:
-    return msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 4, 4), published_parameters=None)
 
 
 def check_tensors(model: Model) -> None:
@@ -223,34 +188,10 @@ def test_a_network_of_200_layers_works() -> None:
     check_tensors(small(*layers, Flatten(), Dense("dense", 48, 10)))
 
 
-RELU = st.just(ReLU())
-
-
-def trees(depth: int) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Draw layers without names that keep 3 channels: "conv" and "norm" get their names later."""
-    leaf = st.sampled_from(["conv", "norm"]) | RELU
-    if not depth:
-        return st.lists(leaf, max_size=3).map(tuple)
-    inner = st.tuples(trees(depth - 1), trees(depth - 1))
-    return st.lists(leaf | inner, min_size=1, max_size=4).map(tuple)
-
-
-def named(tree: tuple[Any, ...], numbers: Iterator[int]) -> tuple[Layer, ...]:
-    layers: list[Layer] = []
-    for node in tree:
-        if isinstance(node, tuple):
-            body, shortcut = (named(branch, numbers) for branch in node)
-            layers.append(Residual(body, shortcut))
-        elif node == "conv":
-            layers.append(Conv(f"conv{next(numbers)}", 3, 3, 1))
-        else:
-            layers.append(BatchNorm(f"norm{next(numbers)}", 3) if node == "norm" else node)
-    return tuple(layers)
-
-
 @needs("torch")
 @settings(max_examples=80, deadline=None)
 @given(trees(2))
+@example(((((("norm",), ()), ReLU()), (((), ()),)),))
 def test_any_residual_blocks_compute_what_the_reference_computes(tree: tuple[Any, ...]) -> None:
     """In-place operations and the variables of branches never change what is still needed."""
     check_gradients(small(*named(tree, itertools.count()), Flatten(), Dense("dense", 48, 10)))
@@ -285,18 +226,12 @@ def test_residual_blocks_without_a_layer_between_them_keep_their_shortcuts() -> 
 @pytest.mark.parametrize("variant", ["", "compile", "channels_last", "foreach", "math_attention", "cudagraph"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_every_variant_is_formatted_python(variant: str, precision: str, tmp_path: Path) -> None:
-    ruff = Path(sys.executable).with_name("ruff")
-    if not ruff.exists():
-        pytest.skip("ruff is not installed")
     device = "cuda" if variant == "cudagraph" else "cpu"
     optimizer = Optimizer("sgd", 0.1, gradient_clip=1.0)
     for model in (find_model("lenet"), find_model("char-gpt")):
         chosen = job(model, optimizer, device, precision=precision, variants=(variant,) if variant else ())
         (tmp_path / f"{model.classes}.py").write_text(emit_training(chosen, 3), "utf-8")
-    run = subprocess.run(
-        [ruff, "format", "--diff", "--isolated", tmp_path], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout
+    check_format(tmp_path, "B905", "B023")
 
 
 @needs("torch")
