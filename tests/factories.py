@@ -15,7 +15,7 @@ from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVer
 from polybench.schema.options import Configuration, Workload
 from polybench.schema.parity import KnownDeviation, ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, Memory, NativeAllocation, SizeClasses
-from polybench.schema.result import BaselineComparison, Result, Startup, StepTimes, TrainedEpoch, Training
+from polybench.schema.result import BaselineComparison, ColdStart, Result, StepTimes, TrainedEpoch, Training
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import ratio, summarize_step_times
 
@@ -71,7 +71,7 @@ def measured(
         "step_time": summarize_step_times(step_times, "step"),
         "items_per_second": 128 / median,
         "epoch_seconds": 390 * median,
-        "startup": Startup(0.05, 1.5, 0.2, 0.1, 0.3, 0.02),
+        "startup": ColdStart(0.05, 1.5, 0.2, 0.1, 0.3, 0.02),
         "memory": Memory(peak_rss_bytes=412 << 20),
         "parity": ParityCheck("pass", steps=3, batch_size=16),
         "losses": [2.31, 2.3],

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 from polybench.cli.output import check_writable, echo, write
 from polybench.errors import BadInput
-from polybench.schema.documents import split_point_id
+from polybench.schema.documents import start_of_id
 
 if TYPE_CHECKING:
     from polybench.schema.result import Result
 
 
 def names_study(name: str) -> bool:
-    """Return True for the name of a study, False for that of a network: no network's name begins with a digit."""
+    """Return True for the name of a saved document, False for that of a network, which begins with no digit."""
     from polybench.log import SUFFIX
+    from polybench.planning.study_file import NETWORK_SUFFIX
 
-    return name == "last" or name[:1].isdigit() or name.endswith(SUFFIX) or split_point_id(name) is not None
+    if name.endswith(NETWORK_SUFFIX):
+        return False
+    return name == "last" or name[:1].isdigit() or name.endswith(SUFFIX) or start_of_id(name) != name
 
 
 def export_study(name: str, results: Path | None, output: Path | None) -> None:
@@ -26,6 +29,7 @@ def export_study(name: str, results: Path | None, output: Path | None) -> None:
     A configuration without a program is a comment with the reason.
     """
     from polybench.networks.source_text import comment
+    from polybench.scripts.script_folder import file_name
     from polybench.storage.store import Store, results_folder
 
     study = Store(results_folder(results)).load(name)
@@ -35,7 +39,7 @@ def export_study(name: str, results: Path | None, output: Path | None) -> None:
             echo(f"{comment(f'{result.configuration}: {_reason(result)}')}\n")
         elif output is None:
             echo(f"{comment(f'{result.configuration}, SHA-256 {result.program.sha256}')}\n{result.program.text}")
-    programs = {_file(result): result.program.text for result in found.values() if result.program is not None}
+    programs = {file_name(one.configuration): one.program.text for one in found.values() if one.program is not None}
     if output is not None and programs:
         _write(programs, output)
 
@@ -44,11 +48,6 @@ def _reason(result: Result) -> str:
     if result.is_measured:
         return f"the engine {result.engine} does not run a program of its own: see polybench export --train"
     return f"not measured: {result.reason}"
-
-
-def _file(result: Result) -> str:
-    name = result.configuration.replace("/", "_").replace(":", "")
-    return f"{name}{'.jl' if result.engine in ('flux', 'lux') else '.py'}"
 
 
 def _write(programs: dict[str, str], output: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from polybench.figures.figure import Figure, NoData, Trace, TraceStyle, escape_text, log_axis, scatter, styles_for
 from polybench.schema import units
-from polybench.schema.result import Result, Startup
+from polybench.schema.result import ColdStart, Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import steps_to_break_even
 
@@ -70,7 +70,7 @@ def _step_count(steps: float) -> str:
     return "1 step" if number == 1 else f"{number:,} steps"
 
 
-def _startup(result: Result) -> Startup:
+def _startup(result: Result) -> ColdStart:
     assert result.startup is not None
     return result.startup
 

@@ -39,6 +39,7 @@ from polybench.schema.metadata import Document, Host, Resumed, Settings
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
+    ColdStart,
     EndedResult,
     Pipeline,
     Result,
@@ -489,7 +490,7 @@ def collect_versions(run: MeasuredConfiguration) -> dict[str, Any]:
 _CACHED_FIRST_STEP = "first_step_with_cached_code_seconds"
 
 
-def _startup(run: MeasuredConfiguration) -> Startup | None:
+def _startup(run: MeasuredConfiguration) -> ColdStart | None:
     """Return the mean cold start of the program, or that of a worker alone if the engine has no program.
 
     The first step of workers that ran cached code is a detail.
@@ -497,20 +498,20 @@ def _startup(run: MeasuredConfiguration) -> Startup | None:
     cached = [one.first_step_seconds for one in run.startups[1:] if "cached_code" in one.detail]
     detail = {_CACHED_FIRST_STEP: stdlib_statistics.median(cached)} if cached else {}
     if run.program_starts:
-        return _mean_startup(run, detail)
+        return _mean_start(run, detail)
     if not run.startups or not run.started_alone:
         return None
-    first = run.startups[0]
-    return msgspec.structs.replace(first, detail=first.detail | detail)
+    first = msgspec.structs.asdict(run.startups[0])
+    return ColdStart(**first | {"detail": first["detail"] | detail})
 
 
-def _mean_startup(run: MeasuredConfiguration, detail: dict[str, float]) -> Startup:
+def _mean_start(run: MeasuredConfiguration, detail: dict[str, float]) -> ColdStart:
     starts = run.program_starts
-    phases = [field for field in Startup.__struct_fields__ if field.endswith("_seconds") and field != "tool_seconds"]
+    phases = [field for field in Startup.__struct_fields__ if field.endswith("_seconds")]
     mean = {phase: stdlib_statistics.fmean(getattr(one, phase) for one in starts) for phase in phases}
     interval = statistics.student_interval([one.cold_start_seconds for one in starts])
     tool = _tool_seconds(run.startups, mean["process_seconds"]) if run.startups else None
-    return Startup(**mean, detail=detail, starts=len(starts), ci95=interval, tool_seconds=tool)
+    return ColdStart(**mean, detail=detail, starts=len(starts), ci95=interval, tool_seconds=tool)
 
 
 def _tool_seconds(workers: Sequence[Startup], process_seconds: float) -> float:

@@ -30,8 +30,8 @@ from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration
 from polybench.schema.result import Startup
-from polybench.scripts import extension, make_command, make_script, needs_weights, script_weights, unsupported_reason
-from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, PlainScript, write_folder
+from polybench.scripts import make_command, make_script, needs_weights, script_weights, unsupported_reason
+from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, PlainScript, file_name, write_folder
 
 _TIMED_STEPS = 1
 """After the untimed ones; a program has at least one."""
@@ -84,18 +84,17 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
     """Write all programs into a folder with the data, weights and batches of their steps, and return their commands."""
     plan, folder = session.plan, session.scratch / "programs"
     weights = initial_weights(plan.model, plan.study.seed)
-    scripts = {
-        name: script
-        for name, configuration in ((run.configuration.name, run.configuration) for run in runs)
-        if (script := plain_script(plan, configuration, weights, _TIMED_STEPS, clock=True)) is not None
-    }
+    scripts: dict[str, PlainScript] = {}
+    for run in runs:
+        script = plain_script(plan, run.configuration, weights, _TIMED_STEPS, clock=True)
+        assert script is not None, run.configuration.name  # as `starts_alone` says
+        scripts[run.configuration.name] = script
     dataset, steps = session.files.dataset, WARMUP_STEPS_PER_BLOCK + _TIMED_STEPS
     batches = batch_stream(len(dataset.labels), plan.workload.batch_size, plan.study.seed, steps)
-    pinned = ["taskset", "-c", ",".join(map(str, plan.cpus))] if plan.cpus else []
-    arguments = [INITIAL_STATE, IMAGES]
     write_folder(folder, dataset, batches, weights, list(scripts.values()))
+    pinned = ["taskset", "-c", ",".join(map(str, plan.cpus))] if plan.cpus else []
     return {
-        name: Program([*pinned, *script.command, script.file, *arguments], folder) for name, script in scripts.items()
+        name: Program([*pinned, *one.command, one.file, INITIAL_STATE, IMAGES], folder) for name, one in scripts.items()
     }
 
 
@@ -111,17 +110,11 @@ def plain_script(
     if text is None:
         return None
     arrays = script_weights(configuration, plan.model, weights) if needs_weights(configuration, workload) else {}
-    file = f"{file_name(configuration)}{extension(configuration)}"
     try:
         command = _interpreter(plan, configuration)
     except EngineUnavailable:  # the program runs on another machine
         command = ["julia"]
-    return PlainScript(file, text, command, arrays)
-
-
-def file_name(configuration: Configuration) -> str:
-    """Return the name of a configuration's program, without its suffix."""
-    return configuration.name.replace("/", "_").replace(":", "").replace("#", "_")
+    return PlainScript(file_name(configuration.name), text, command, arrays)
 
 
 def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:
@@ -138,7 +131,8 @@ def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:
 
 
 def _record_start(session: Session, run: ConfigurationRun, program: Program) -> None:
-    name, log = run.configuration.name, session.logs / f"{file_name(run.configuration)}.program.log"
+    name = run.configuration.name
+    log = session.logs / f"{file_name(name)}.log"
     session.progress.on_stage(f"starting the program of {name} alone")
     session.idle_wait.wait_until_idle()
     first_run = engine_spec(run.configuration).first_run_environment

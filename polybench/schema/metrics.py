@@ -522,6 +522,7 @@ _METRICS = (
             "startup.cold_start_seconds",
             "from the start of the process to the end of the first step",
             title="start",
+            ci95="startup.ci95",
         ),
         Metric("process_start_time", "s", "startup.process_seconds", title="process start"),
         Metric("import_time", "s", "startup.import_seconds", title="import"),

@@ -102,10 +102,7 @@ class StepTime(msgspec.Struct, frozen=True):
 
 
 class Startup(msgspec.Struct, frozen=True):
-    """Cold start, phase by phase: of the program of `polybench export --train` alone, as in a user's first run.
-
-    It is the mean of `starts`. For an engine without such a program (`starts` is 0), it is that of a worker alone.
-    """
+    """A start of a program or of a worker, phase by phase, to the end of its second step."""
 
     process_seconds: Amount
     import_seconds: Amount
@@ -114,11 +111,6 @@ class Startup(msgspec.Struct, frozen=True):
     first_step_seconds: Amount
     second_step_seconds: Amount
     detail: dict[str, Number] = {}
-    starts: NaturalInt = 0
-    ci95: Interval | None = None
-    """Interval of the whole cold start over several starts."""
-    tool_seconds: Amount | None = None
-    """Seconds that polybench's own code adds to the start of a worker; in no column."""
 
     @property
     def cold_start_seconds(self) -> float:
@@ -130,6 +122,19 @@ class Startup(msgspec.Struct, frozen=True):
             + self.data_seconds
             + self.first_step_seconds
         )
+
+
+class ColdStart(Startup, frozen=True):
+    """The mean start of the program of `polybench export --train` alone, as in a user's first run.
+
+    For an engine without such a program (`starts` is 0), it is the start of a worker alone.
+    """
+
+    starts: NaturalInt = 0
+    ci95: Interval | None = None
+    """Interval of the whole cold start over several starts."""
+    tool_seconds: Amount | None = None
+    """Seconds that polybench's own code adds to the start of a worker; in no column."""
 
 
 class BreakEven(msgspec.Struct, frozen=True):
@@ -398,7 +403,7 @@ class Result(ConfigurationStatus, kw_only=True):
     items_per_second: Positive | None = None
     tokens_per_second: Positive | None = None
     epoch_seconds: Positive | None = None
-    startup: Startup | None = None
+    startup: ColdStart | None = None
     python_call_overhead_seconds: Number | None = None
     """Extra time of a call of the engine from Python, which no step time includes: for Flux the bridge to
     Julia, and the collections that `gc_off` runs between steps. The median over timing blocks."""

@@ -20,6 +20,12 @@ _FILES = 5
 """Number of CIFAR-10's files of training images."""
 
 
+def file_name(configuration: str) -> str:
+    """Return the name of the file of a configuration's program: `torch/cuda:0` is in torch_cuda0.py."""
+    suffix = ".jl" if configuration.startswith(("flux", "lux")) else ".py"
+    return f"{configuration.replace('/', '_').replace(':', '').replace('#', '_')}{suffix}"
+
+
 class PlainScript(NamedTuple):
     """A configuration's script, the command that runs it, without its arguments, and the arrays of the .npz file
     beside it, if it needs one.

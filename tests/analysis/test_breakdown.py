@@ -19,7 +19,7 @@ from polybench.analysis.breakdown import (
 from polybench.networks.layers import Operation
 from polybench.schema.analyses import Breakdown
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
-from polybench.schema.result import Pipeline, Result, Startup, StepTimes
+from polybench.schema.result import ColdStart, Pipeline, Result, StepTimes
 from tests.factories import layers, measured, saved_again, study
 
 CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")
@@ -168,7 +168,7 @@ def test_fixed_overhead_and_images_are_separated() -> None:
 
 
 def test_phases_of_the_cold_start_add_up() -> None:
-    other = measured("flux/cpu", 0.05, startup=Startup(0.1, 5.0, 1.0, 0.2, 11.0, 0.1))
+    other = measured("flux/cpu", 0.05, startup=ColdStart(0.1, 5.0, 1.0, 0.2, 11.0, 0.1))
     found = startup_breakdown(TORCH, other)
     assert found is not None
     assert (found.components[0].name, found.components[0].difference_seconds) == ("first step", pytest.approx(10.7))

@@ -15,7 +15,7 @@ from polybench.networks.layers import Operation
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
-from polybench.schema.result import BreakEven, Pipeline, Result, Startup, StepTimes
+from polybench.schema.result import BreakEven, ColdStart, Pipeline, Result, StepTimes
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import summarize_step_times
 from tests.analysis.test_diff import with_step_times
@@ -35,7 +35,7 @@ def document() -> StudyDocument:
         measured(
             "flux/cpu",
             0.050,
-            startup=Startup(0.1, 5.0, 1.0, 0.2, 11.0, 0.1),
+            startup=ColdStart(0.1, 5.0, 1.0, 0.2, 11.0, 0.1),
             break_even_steps=[BreakEven("torch/cpu", None)],
             interference=FAULTS,
             gc=GarbageCollection(0.004),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.commands import printed, refused
 from tests.factories import measured, study
 from tests.log_of import save_document
 
+MY_NET = Path(__file__).parents[2] / "examples/my_net.toml"
 TORCH, JAX = "import torch\n", "import jax\n"
 
 
@@ -80,3 +82,14 @@ def test_the_table_names_the_command_if_there_are_programs(store: Store) -> None
 )
 def test_options_of_networks_are_refused(arguments: str, message: str, tmp_path: Path) -> None:
     assert refused("export", *arguments.split()).startswith(message)
+
+
+def test_a_network_file_may_begin_with_a_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(MY_NET, tmp_path / "3d.toml")
+    printed("export", "3d.toml", "--framework", "torch", "-o", "net.py")
+    assert "class Network" in (tmp_path / "net.py").read_text()
+
+
+def test_a_sweep_has_no_programs_of_its_own() -> None:
+    assert "is a sweep, not a study" in refused("export", "sweep-last")

@@ -22,7 +22,7 @@ from polybench.schema.measurements import (
     SweepPoint,
 )
 from polybench.schema.resources import Allocation, Allocations, Cost, PeakComparison
-from polybench.schema.result import BaselineComparison, Startup, StepTimes, TimeToAccuracy
+from polybench.schema.result import BaselineComparison, ColdStart, StepTimes, TimeToAccuracy
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import ratio, summarize_step_times
 from tests.factories import layers, measured, native_allocation, step_times_around, study, trainings, unmeasured
@@ -46,7 +46,7 @@ def full_study(*, processes: int = 3, rounds: int = 2) -> StudyDocument:
                 step_time=summarize_step_times(times, "step"),
                 step_times=StepTimes("step", 1, times),
                 vs_baseline=BaselineComparison("torch/cpu", comparison.speedup, interval, comparison.scope),
-                startup=Startup(0.05, 1.0, 0.2, 0.1, first, 2 * step),
+                startup=ColdStart(0.05, 1.0, 0.2, 0.1, first, 2 * step),
                 cost=Cost(390 * step * 0.24 / 3600, step / 0.01),
                 allocations=Allocations(
                     host=Allocation(12, 3e6 * (1 + number), "profiler", "tensors"),

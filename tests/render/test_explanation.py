@@ -14,7 +14,7 @@ from polybench.render import render as render_table
 from polybench.render.explanation import explanation_table, render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.resources import GarbageCollection
-from polybench.schema.result import Startup
+from polybench.schema.result import ColdStart
 from polybench.storage.store import Store
 from tests.factories import layers, measured, study, unmeasured
 from tests.gallery import GALLERY
@@ -29,8 +29,8 @@ UPDATE: tuple[str, Operation] = ("step", "update")
 @pytest.fixture
 def explanation() -> ExplanationDocument:
     document = study(
-        measured("flux/cpu", 0.040, startup=Startup(0.1, 5.0, 1.0, 0.2, 11.0, 0.1)),
-        measured("torch/cpu", 0.020, startup=Startup(0.1, 1.0, 0.2, 0.1, 0.3, 0.1)),
+        measured("flux/cpu", 0.040, startup=ColdStart(0.1, 5.0, 1.0, 0.2, 11.0, 0.1)),
+        measured("torch/cpu", 0.020, startup=ColdStart(0.1, 1.0, 0.2, 0.1, 0.3, 0.1)),
         measured("tf/cpu", 0.015),
     )
     small = dict.fromkeys(DENSE, 1e-4)

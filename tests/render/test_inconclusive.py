@@ -33,7 +33,7 @@ from polybench.schema.measurements import LayersDocument, OverheadDocument, Swee
 from polybench.schema.metadata import PublishedResult
 from polybench.schema.metrics import METRICS
 from polybench.schema.resources import GarbageCollection
-from polybench.schema.result import Startup
+from polybench.schema.result import ColdStart
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import printed_json
@@ -46,7 +46,7 @@ RATIO = re.compile(r"27\.19|27\.2\b|26\.[23]|0\.0368|96\.3|3\.7%|2,[67]\d\d%")
 
 
 def disturbed() -> StudyDocument:
-    torch = measured("torch/cpu", 0.2719, interference=DISTURBED, startup=Startup(0.0, 0.1, 0.0, 0.0, 0.3, 0.02))
+    torch = measured("torch/cpu", 0.2719, interference=DISTURBED, startup=ColdStart(0.0, 0.1, 0.0, 0.0, 0.3, 0.02))
     document = study(torch, measured("tf/cpu", 0.01, gc=GarbageCollection(0.01, 1)))
     document.settings.prices = {"cpu": 1.0}
     source: Any = {"label": "theirs", "hardware": "", "source": "a blog", "configuration": "torch/cpu"}

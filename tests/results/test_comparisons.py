@@ -26,10 +26,10 @@ from polybench.schema.result import (
     AccuracyDifference,
     BaselineComparison,
     BreakEven,
+    ColdStart,
     Comparison,
     Result,
     Scope,
-    Startup,
     Status,
     StepTimes,
     TimeToAccuracy,
@@ -281,9 +281,9 @@ def test_break_even_is_computed_for_every_other_ranked_result(unranked: dict[str
 
 
 def test_a_later_start_is_repaid_by_shorter_steps() -> None:
-    late = Startup(0.0, 10.0, 0.0, 0.0, 0.0, 0.0)
+    late = ColdStart(0.0, 10.0, 0.0, 0.0, 0.0, 0.0)
     by_name = with_comparisons(
-        measured("torch/cpu", 0.5, startup=Startup(0.0, 2.1, 0.0, 0.0, 0.0, 0.0)),
+        measured("torch/cpu", 0.5, startup=ColdStart(0.0, 2.1, 0.0, 0.0, 0.0, 0.0)),
         measured("tf/cpu", 0.375, startup=late),
         measured("jax/cpu", 0.25, startup=None),
         measured("flux/cpu", 0.75, startup=late),

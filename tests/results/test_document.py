@@ -25,7 +25,7 @@ from polybench.planning.plan import Plan, resolve
 from polybench.results.document import derive, planned_configurations, study_toml
 from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
-from polybench.schema.result import Pipeline, Result, Startup, TimeToAccuracy, TimeToLoss, TrainedEpoch
+from polybench.schema.result import ColdStart, Pipeline, Result, TimeToAccuracy, TimeToLoss, TrainedEpoch
 from tests.factories import measured, study, typical_study
 from tests.log_of import events_of
 
@@ -158,7 +158,7 @@ def test_the_first_step_with_cached_code_is_that_of_later_processes() -> None:
         WorkerStarted(
             configuration=NAME,
             process=2,
-            startup=Startup(0.1, 0.2, 0.3, 0.4, first, 0.01, detail={"cached_code": 1.0}),
+            startup=ColdStart(0.1, 0.2, 0.3, 0.4, first, 0.01, detail={"cached_code": 1.0}),
             resolution="step",
         )
         for first in (9.0, 1.0)

@@ -17,7 +17,7 @@ from polybench.run import resume_study, run_study
 from polybench.runner import cold_start
 from polybench.runner.cold_start import Program, start_program
 from polybench.runner.progress import NullProgress
-from polybench.schema.result import Result, Startup
+from polybench.schema.result import ColdStart, Result
 from polybench.stats.statistics import student_interval
 from polybench.storage.store import Store
 from tests.simulated_machine import Machine, Script, study_of
@@ -38,7 +38,7 @@ def result(events: list[AnyEvent], name: str) -> Result:
     return next(one for one in derive(events).results if one.configuration == name)
 
 
-def startup(events: list[AnyEvent], name: str) -> Startup:
+def startup(events: list[AnyEvent], name: str) -> ColdStart:
     found = result(events, name).startup
     assert found is not None
     return found

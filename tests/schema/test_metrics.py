@@ -27,12 +27,12 @@ from polybench.schema.resources import (
 from polybench.schema.result import (
     BaselineComparison,
     BreakEven,
+    ColdStart,
     Communication,
     Comparison,
     Pipeline,
     Result,
     Scaling,
-    Startup,
     StepTime,
     StepTimes,
     TimeToAccuracy,
@@ -101,7 +101,7 @@ def test_every_metric_reads_its_own_field() -> None:
     result = measured(
         "torch/cuda",
         0.01,
-        startup=Startup(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+        startup=ColdStart(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
         break_even_steps=[BreakEven("tf/cpu", None), BreakEven("torch/cpu", 1204)],
         allocations=Allocations(
             Allocation(73.0, 54.0 * 2**20, "a", "b"),
