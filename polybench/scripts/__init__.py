@@ -37,7 +37,7 @@ from polybench.scripts.network_code import write_code
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
 
-# ADD A NETWORK written by hand: its name, and a section in each template.
+# ADD A NETWORK written by hand: its name, and a section in `train_flux.jl`.
 NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
 TOKEN_MODELS = ("imdb-bilstm",)
 """Networks with token inputs."""

@@ -1,4 +1,4 @@
-"""What the tests of all emitters share: jobs, networks that are hard to write, and checks of a text."""
+"""Jobs, networks that are hard to write, and checks of a text, for the tests of all emitters."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def hard_sigmoid(x):
         layer.supports_jit = True
     return both''',
 }  # fmt: skip
-"""What Keras lacks, by name."""
+"""Definitions of what Keras lacks, by name."""
 
 _AUTOMATIC = re.compile(
     r"(activation|add|average_pooling2d|flatten|functional|get_item|global_average_pooling[12]d|image_mean|input_layer"
@@ -194,7 +194,7 @@ class _Code(NamedTuple):
 
 
 class _Scope(NamedTuple):
-    """Where layers are: the block, if any; the fields that its parameters stand for; and those that were read."""
+    """The place of layers: the block, if any; the fields that its parameters stand for; and those that were read."""
 
     prefix: str
     kind_prefix: str

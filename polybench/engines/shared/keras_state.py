@@ -1,4 +1,4 @@
-"""What the engines tf and keras read and change in the state of their programs. This module imports Keras."""
+"""The engines tf and keras read and change the state of their programs with this. This module imports Keras."""
 
 from __future__ import annotations
 
