@@ -157,6 +157,7 @@ def start_program(program: Program, environment: Mapping[str, str], log: Path, t
 
     Raises ConfigurationFailed if it fails, or does not end within `timeout` seconds.
     """
+    log.parent.mkdir(parents=True, exist_ok=True)  # a resumed study may start no worker before
     begun = time.monotonic()
     with (
         log.open("ab") as errors,

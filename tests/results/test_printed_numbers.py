@@ -98,7 +98,7 @@ def student(deviations: Sequence[float], mean: float) -> Interval:
 BESIDE = "beside it"
 OF_STEP = "that of the mean step, from which it follows"
 DESCRIPTION = "none: describes the steps that were timed"
-START = "none: of the first process"
+START = "none: a mean over the starts, usually one"
 COUNTED = "none: counted, not sampled"
 LARGEST = "none: the largest of all processes"
 MACHINE = "none: describes the machine while steps were timed"
@@ -149,7 +149,7 @@ COLUMNS = {
     "native_allocs_ge_256kib": Column("mean of the counted steps", COUNTED),
     "gc_time": Column("mean seconds of the collector in a step", PART),
     "full_gcs": Column("full collections in all timed steps", COUNTED),
-    "cold_start": Column("seconds until the end of the first step", START),
+    "cold_start": Column("mean seconds until the end of the first step", BESIDE),
     "process_start_time": Column("a part of the start", START),
     "import_time": Column("a part of the start", START),
     "build_time": Column("a part of the start", START),

@@ -140,8 +140,11 @@ print(json.dumps({"clock": clock, "losses": [2.5, None]}))
 
 
 def started(text: str, folder: Path, timeout: float = 20.0) -> Any:
+    """Start a program as a resumed study does that started no worker: without a folder of logs."""
     (folder / "program.py").write_text(text)
-    return start_program(Program([sys.executable, "program.py"], folder), os.environ, folder / "log", timeout)
+    return start_program(
+        Program([sys.executable, "program.py"], folder), os.environ, folder / "logs" / "program.log", timeout
+    )
 
 
 def test_the_phases_of_a_real_program_are_those_of_its_clock(tmp_path: Path) -> None:
