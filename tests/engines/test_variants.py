@@ -24,6 +24,7 @@ from tests.engine_matrix import CHAINED, LENET_CELLS
 from tests.engine_workers import Processes
 from tests.engines.conftest import result_or_skip
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, load_fixture
+from tests.example_networks import SEQUENCES
 
 
 def channels_last(engine: Any) -> object:
@@ -236,6 +237,19 @@ def test_a_configuration_that_is_silently_off_fails_with_the_variable(
     (result,) = run_study(study, NullProgress(), store=None, parity_check="only").results
     assert (result.status, result.reason) == ("failed", f"{off.problem}: expected compiled code: unset {off.variable}")
     assert result.versions["inherited"][off.variable] == off.value
+
+
+@pytest.mark.wide
+def test_a_forward_pass_of_an_lstm_is_not_called_compiled() -> None:
+    pytest.importorskip("torch")
+    study = Study(
+        engines=("torch+compile",), devices=("cpu",), model=SEQUENCES, data="synthetic", inference=True, parity_steps=1
+    )
+    (result,) = run_study(study, NullProgress(), store=None, parity_check="only").results
+    assert (result.status, result.reason) == (
+        "failed",
+        "torch.compile ran the step eagerly: PyTorch does not compile nn.LSTM: use torch without this variant",
+    )
 
 
 @in_process_of("tf", "keras")

@@ -26,7 +26,7 @@ from polybench.engines.torch.operations import layer_operations, step_operations
 from polybench.engines.torch.pipeline import open_batches
 from polybench.engines.torch.replicas import Replicas
 from polybench.engines.torch.training import check_cudagraph_support, compiled_graphs, restore, training_state
-from polybench.networks.layers import Operation
+from polybench.networks.layers import LSTM, Operation, walk
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -147,7 +147,11 @@ class TorchEngine(Engine):
     def inactive_variant(self) -> str:
         if "compile" not in self._job.variants or compiled_graphs():
             return ""
-        return explain_eager("torch.compile ran the step eagerly", "TORCHDYNAMO_", "TORCH_COMPILE_")
+        problem = "torch.compile ran the step eagerly"
+        if self.is_forward_pass and any(isinstance(layer, LSTM) for layer in walk(self._job.model.layers)):
+            # torch 2.13; Dynamo leaves everything after it in the same call eager as well.
+            return f"{problem}: PyTorch does not compile nn.LSTM: use torch without this variant"
+        return explain_eager(problem, "TORCHDYNAMO_", "TORCH_COMPILE_")
 
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:
         with self._state.model.no_sync():
