@@ -13,7 +13,12 @@ from typing import NamedTuple
 import pytest
 
 _JULIA = (
-    *("engines/flux/test_(?!julia_files)", "engines/test_.*lux", "importer/test_flux", "trace/test_flux_recorder"),
+    *(
+        "engines/flux/test_(?!julia_files|emitter)",
+        "engines/test_.*lux",
+        "importer/test_flux",
+        "trace/test_flux_recorder",
+    ),
     "scripts/.*(like.*flux|the_flux_program|julia_example|julia_parses|plain_lux)",
     "cli/test_julia_versions",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
@@ -68,6 +68,20 @@ Part = Layer | Block | Stage
 def blocks_of(part: Part) -> tuple[Block, ...]:
     """Return the blocks of a stage, a block itself, or none of a layer."""
     return part.blocks if isinstance(part, Stage) else (part,) if isinstance(part, Block) else ()
+
+
+def ordered_parameters(parameters: Iterable[str]) -> list[str]:
+    """Return the parameters of a kind once each: what goes in, what comes out, the rest."""
+    first = ("inputs", "channels")
+    return sorted(
+        dict.fromkeys(parameters),
+        key=lambda name: (name not in first, not name.startswith("hidden"), name != "outputs"),
+    )
+
+
+def is_size(parameter: str) -> bool:
+    """Return True for the parameters of a kind that are channels or features, which have no keyword."""
+    return parameter in ("inputs", "channels", "outputs") or parameter.startswith("hidden")
 
 
 class _Run(NamedTuple):

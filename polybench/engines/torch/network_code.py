@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
-from polybench.networks.blocks import Block, Part, Stage, blocks_of, parts
+from polybench.networks.blocks import Block, Part, Stage, blocks_of, is_size, ordered_parameters, parts
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 from polybench.networks.source_text import attributes, docstring, escape, literal, wrapped
 from polybench.networks.statements import Expression, Statements
@@ -145,7 +145,7 @@ class NetworkCode:
         for kind in kinds.values():
             made = list(self._made(kind.layers, kind.prefix, kind.fields))
             forward = self._forward(kind.layers, kind.prefix, kind.fields)
-            classes.append(_class(kind.name, "", _ordered(kind.fields.values()), made, forward))
+            classes.append(_class(kind.name, "", ordered_parameters(kind.fields.values()), made, forward))
         made = [line for part in self._parts for line in self._made_part(part)]
         classes.append(_class("Network", summary, (), made, self._forward(self._parts, "", {})))
         return "\n\n\n".join(classes)
@@ -499,23 +499,10 @@ def _class(name: str, summary: str, parameters: Sequence[str], made: Sequence[st
 def _construction(block: Block) -> str:
     """Return the call that makes a block; sizes are positional."""
     arguments = [
-        f"{block.arguments[name]!r}" if _is_size(name) else f"{name}={block.arguments[name]!r}"
-        for name in _ordered(block.arguments)
+        f"{block.arguments[name]!r}" if is_size(name) else f"{name}={block.arguments[name]!r}"
+        for name in ordered_parameters(block.arguments)
     ]
     return f"{block.kind.name}({', '.join(arguments)})"
-
-
-def _ordered(parameters: Iterable[str]) -> list[str]:
-    """Return the parameters once each: what goes in, what comes out, the rest."""
-    first = ("inputs", "channels")
-    return sorted(
-        dict.fromkeys(parameters),
-        key=lambda name: (name not in first, not name.startswith("hidden"), name != "outputs"),
-    )
-
-
-def _is_size(parameter: str) -> bool:
-    return parameter in ("inputs", "channels", "outputs") or parameter.startswith("hidden")
 
 
 def _expression(root: str, path: str) -> str:

@@ -1,0 +1,304 @@
+"""Writes the Flux program that the engine times: a network and its training step, as users of Flux write them.
+
+The network is that of `network_code`. Flux's optimizers have the canonical formulas, but its velocities have the
+learning rate as a factor. This module does not start Julia.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polybench.engines.flux.julia_text import Call, number, text
+from polybench.engines.flux.main_part import NETWORK, training
+from polybench.engines.flux.network_code import NetworkCode
+from polybench.engines.flux.validation import validate
+from polybench.engines.job import Job
+from polybench.engines.shared.main_part import MainPart
+from polybench.networks.optimizers import ADAM_BETAS, CLIP_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.networks.source_text import comment
+
+
+def emit(job: Job, main: MainPart | None = None) -> str:
+    """Return the program of a job; raises EngineUnavailable for what Flux lacks.
+
+    `DTYPE`, `DEVICE` and `SEED` are at its top. Its functions are `network`, `tensors`, `setup`, `reset!`, `load`,
+    `compute_loss`, `train_step!` (with the variant `train` `train_steps!`, for a forward pass only `forward_pass`), and
+    `weights`; with given dropout masks also `set_masks!`, and a batch has them as its third part. Arrays by name have
+    the canonical layout in Julia's order, which is that of Python with the axes reversed. `main` is its main part.
+    """
+    validate(job)
+    given_masks = job.dropout == "given"
+    network = NetworkCode(job.model.layers, job.model.input_shape, given_masks=given_masks)
+    has_masks = given_masks and network.has_dropout
+    sections = [
+        "\n".join(_top(job, main)),
+        network.text(job.model.summary),
+        network.tensors(),
+        *network.masks(),
+        *_setup(job),
+        *([] if job.workload.is_forward_pass else _optimizer(job.workload.optimizer)),
+        _load(job),
+        *(_forward_pass() if job.workload.is_forward_pass else _training_step(job, has_masks=has_masks)),
+        _WEIGHTS,
+        *([main.text] if main is not None else []),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
+    """Return the program with a main part that trains and times `steps` steps; with `clock`, see `training`."""
+    return emit(job, training(job, steps, clock=clock))
+
+
+def emit_network(job: Job) -> str:
+    """Return the program with a main part that makes `model`, with the weights of the .npz file beside it."""
+    return emit(job, NETWORK)
+
+
+def _top(job: Job, main: MainPart | None) -> Iterator[str]:
+    """Yield the imports and constants."""
+    yield comment(f"{job.model.name.partition('~')[0]} in Flux.")
+    yield from ["#", *main.usage.splitlines()] if main is not None and main.usage else []
+    yield ""
+    yield from [*main.first, ""] if main is not None and main.first else []
+    yield from sorted(["using Flux", "using Random", *(main.libraries if main is not None else [])])
+    yield ""
+    yield f"const DTYPE = {'Float64' if job.dtype == 'float64' else 'Float32'}"
+    yield f'const DEVICE = "{job.device}"'
+    yield f"const SEED = {job.seed}"
+
+
+def _setup(job: Job) -> Iterator[str]:
+    """Yield the state of a training, and the functions that make it and start again."""
+    is_forward_pass = job.workload.is_forward_pass
+    has_schedule = not is_forward_pass and job.workload.optimizer.has_schedule
+    made = "(DTYPE == Float64 ? f64 : f32)(network())"
+    fields, start, restart = ["    model::M"], ["model"], []
+    if is_forward_pass:
+        made = f"Flux.testmode!({made})"
+    else:
+        fields = ["    const model::M", "    optimizer::O"]
+        start.append("make_optimizer(model)")
+        restart.append("    state.optimizer = make_optimizer(state.model)")
+    if has_schedule:
+        fields += ["    step::Int", "    rate::Float64"]
+        start[1:] = ["make_optimizer(model, learning_rate(0))", "0", "learning_rate(0)"]
+        restart = [
+            "    state.step, state.rate = step, learning_rate(step)",
+            "    state.optimizer = make_optimizer(state.model, state.rate)",
+        ]
+    kind = "struct State{M}" if is_forward_pass else "mutable struct State{M, O}"
+    yield "\n".join([kind, *fields, "end"])
+    yield "\n".join([
+        "# Return the start of a training, from these weights (arrays by name) if given.",
+        "function setup(weights = nothing)",
+        "    Random.seed!(SEED)",
+        f"    model = {made}",
+        text("    state = ", Call("State", start)),
+        "    weights === nothing || reset!(state, weights)",
+        "    return state",
+        "end",
+    ])  # fmt: skip
+    yield "\n".join([
+        "# Start again from these weights, in place.",
+        "function reset!(state, weights, step = 0)",
+        "    for (name, array) in tensors(state.model)",
+        "        array .= weights[name]",
+        "    end",
+        *restart,
+        "    Random.seed!(SEED)",
+        "    return nothing",
+        "end",
+    ])  # fmt: skip
+
+
+def _optimizer(optimizer: Optimizer) -> Iterator[str]:
+    """Yield the functions that make the optimizer and change its learning rate."""
+    parameters = "model, rate" if optimizer.has_schedule else "model"
+    made = Call("Flux.setup", [_rule(optimizer), "model"])
+    if optimizer.name == "adamw" and optimizer.weight_decay:
+        yield "\n".join([f"function make_optimizer({parameters})", text("    optimizer = ", made), _DECAY])
+    else:
+        yield text(f"make_optimizer({parameters}) = ", made)
+    if optimizer.has_schedule:
+        yield "\n".join(_schedule(optimizer))
+        yield "\n".join(_set_rate(optimizer))
+    if optimizer.gradient_clip:
+        yield _CLIP.replace("LARGEST", number(optimizer.gradient_clip))
+
+
+def _rule(optimizer: Optimizer) -> str:
+    """Return the expression of the rule, with the variable `rate` if there is a schedule."""
+    rate = "rate" if optimizer.has_schedule else number(optimizer.learning_rate)
+    decay, betas = number(optimizer.weight_decay), optimizer.betas or ADAM_BETAS
+    pair = f"({', '.join(map(number, betas))})"
+    if optimizer.name == "adamw":
+        return f"AdamW({rate}, {pair}, {decay})"
+    match optimizer.name:
+        case "momentum" | "nesterov":
+            rule = f"{optimizer.name.capitalize()}({rate}, {number(optimizer.momentum or 0.0)})"
+        case "adam":
+            rule = f"Adam({rate}{'' if betas == ADAM_BETAS else f', {pair}'})"
+        case "rmsprop":
+            rule = f"RMSProp({rate}, {number(RMSPROP_DECAY)}, {number(RMSPROP_EPSILON)})"
+        case _:
+            rule = f"Descent({rate})"
+    return f"OptimiserChain(WeightDecay({decay}), {rule})" if optimizer.weight_decay else rule
+
+
+_DECAY = """    # Biases, weights of norms and class tokens do not decay.
+    fmap(optimizer; exclude = node -> node isa Optimisers.Leaf) do leaf
+        ndims(first(leaf.state)) > 1 || Flux.adjust!(leaf; lambda = 0.0)
+        return leaf
+    end
+    return optimizer
+end"""
+
+
+def _schedule(optimizer: Optimizer) -> Iterator[str]:
+    """Yield the lines of the learning rate of a step, which is `optimizer.learning_rate_at`."""
+    rate = number(optimizer.learning_rate)
+    yield "function learning_rate(step)"
+    if optimizer.warmup_steps:
+        warmup = optimizer.warmup_steps
+        yield f"    step < {warmup} && return {rate} * (step + 1) / {warmup + 1}"
+    if optimizer.cosine_steps:
+        low, warmup = number(optimizer.min_learning_rate), optimizer.warmup_steps
+        since = f"(step - {warmup})" if warmup else "step"
+        yield f"    progress = min(1.0, {since} / {optimizer.cosine_steps - warmup})"
+        start, span = (f"{low} + ", f"({rate} - {low})") if optimizer.min_learning_rate else ("", rate)
+        yield f"    return {start}0.5 * (1 + cos(pi * progress)) * {span}"
+    else:
+        for before, later in optimizer.lr_schedule:
+            yield f"    step < {before} && return {rate}"
+            rate = number(later)
+        yield f"    return {rate}"
+    yield "end"
+
+
+def _set_rate(optimizer: Optimizer) -> Iterator[str]:
+    """Yield the lines of the function that changes the learning rate."""
+    yield "# Set the learning rate of the next step."
+    yield "function set_rate!(state, rate)"
+    yield "    rate == state.rate && return nothing"
+    yield "    Flux.adjust!(state.optimizer, rate)"
+    if optimizer.momentum is not None:
+        velocity = "last(leaf.state)" if optimizer.weight_decay else "leaf.state"
+        yield "    # Flux's velocity has the rate as a factor."
+        yield "    fmap(state.optimizer; exclude = node -> node isa Optimisers.Leaf) do leaf"
+        yield f"        {velocity} .*= rate / state.rate"
+        yield "        return leaf"
+        yield "    end"
+    yield "    state.rate = rate"
+    yield "    return nothing"
+    yield "end"
+
+
+_CLIP = f"""# Multiply the gradients by one factor, so that the norm of all is at most LARGEST.
+function clip(optimizer, gradient)
+    sums = IdDict()
+    add_gradients!(sums, optimizer, gradient)
+    norm = sqrt(sum(array -> sum(abs2, array), values(sums)))
+    factor = min(1, DTYPE(LARGEST) / (norm + DTYPE({number(CLIP_EPSILON)})))
+    return fmap(one -> one isa AbstractArray ? factor .* one : one, gradient)
+end
+
+# Layers that share an array have one leaf and several gradients, whose sum counts.
+function add_gradients!(sums, leaf::Optimisers.Leaf, gradient)
+    gradient === nothing && return nothing
+    sums[leaf] = haskey(sums, leaf) ? sums[leaf] + gradient : gradient
+    return nothing
+end
+
+function add_gradients!(sums, branch::Union{{Tuple, NamedTuple}}, gradient)
+    gradient === nothing && return nothing
+    foreach(key -> add_gradients!(sums, branch[key], gradient[key]), keys(branch))
+    return nothing
+end
+
+add_gradients!(sums, other, gradient) = nothing"""
+
+
+def _load(job: Job) -> str:
+    model = job.model
+    name = f"{model.input_kind}s"
+    shape = f"({', '.join(['width', 'height', 'channel', 'batch'] if name == 'images' else ['time', 'batch'])})"
+    labels = "(time, batch)" if model.label_shape else "(batch)"
+    inputs = f"convert(Array{{DTYPE}}, {name})"
+    if model.vocabulary_size is not None:
+        described, inputs = f"# Count tokens {shape} from 1", f"Int.({name}) .+ 1"
+    elif name == "images":
+        described = f"# Convert images {shape} in 0..1"
+    else:
+        described = "# Convert sequences (features, time, batch)"
+    return "\n".join([
+        f"{described}, and one-hot encode labels {labels}.",
+        f"load({name}, labels) = {inputs}, Flux.onehotbatch(labels, 0:{model.classes - 1})",
+    ])  # fmt: skip
+
+
+def _forward_pass() -> Iterator[str]:
+    yield "forward_pass(state, batch) = state.model(first(batch))"
+
+
+def _training_step(job: Job, *, has_masks: bool) -> Iterator[str]:
+    """Yield the loss, and the step that uses it."""
+    yield "\n".join(_loss(job.model.label_smoothing))
+    optimizer = job.workload.optimizer
+    parts = f"(inputs, targets{', masks' if has_masks else ''})"
+    before = ["    set_masks!(state.model, masks)"] if has_masks else []
+    if optimizer.has_schedule:
+        before.append("    set_rate!(state, learning_rate(state.step))")
+    after = ["    state.step += 1"] if optimizer.has_schedule else []
+    if "train" in job.variants:
+        yield from _train_steps(parts, [*before, *after])
+        return
+    gradient = "clip(state.optimizer, gradients[1])" if optimizer.gradient_clip else "gradients[1]"
+    yield "\n".join([
+        "# Train on a batch; return the loss before the update.",
+        f"function train_step!(state, {parts})",
+        *before,
+        "    loss, gradients = Flux.withgradient(state.model) do model",
+        "        return compute_loss(model, inputs, targets)",
+        "    end",
+        f"    Flux.update!(state.optimizer, state.model, {gradient})",
+        *after,
+        "    return loss",
+        "end",
+    ])  # fmt: skip
+
+
+def _loss(smoothing: float) -> Iterator[str]:
+    if not smoothing:
+        yield "compute_loss(model, inputs, targets) = Flux.logitcrossentropy(model(inputs), targets)"
+        return
+    yield "function compute_loss(model, inputs, targets)"
+    yield f"    smoothed = Flux.label_smoothing(targets, DTYPE({number(smoothing)}))"
+    yield "    return Flux.logitcrossentropy(model(inputs), smoothed)"
+    yield "end"
+
+
+def _train_steps(parts: str, before: list[str]) -> Iterator[str]:
+    """Yield the steps of `Flux.train!`, with the lines `before` each of them."""
+    data = "batches"
+    if before:
+        data = "(start_step!(state, batch) for batch in batches)"
+        yield "\n".join([f"function start_step!(state, {parts})", *before, "    return inputs, targets", "end"])
+    yield "\n".join([
+        "# Train on batches; return the last loss before an update.",
+        "function train_steps!(state, batches)",
+        "    last_loss = Ref{DTYPE}()",
+        f"    data = {data}",
+        "    Flux.train!(state.model, data, state.optimizer) do model, inputs, targets",
+        "        loss = compute_loss(model, inputs, targets)",
+        "        # `Flux.train!` does not return it.",
+        "        Flux.ignore_derivatives(() -> (last_loss[] = loss; nothing))",
+        "        return loss",
+        "    end",
+        "    return last_loss[]",
+        "end",
+    ])  # fmt: skip
+
+
+_WEIGHTS = """# Copy the weights and running statistics to arrays by name.
+weights(state) = Dict(name => Array(array) for (name, array) in tensors(state.model))"""

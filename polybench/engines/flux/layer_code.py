@@ -1,0 +1,273 @@
+"""Writes what Flux lacks for the layers of a network: types of layers, functions that make norms, and names of arrays.
+
+ADD A LAYER: its type in `LayerCode.types` if Flux has none, and its arrays in `LayerCode.arrays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from polybench.engines.flux.julia_text import Call, number, text, vector
+from polybench.networks import layers as spec
+
+AnyLayer = TypeVar("AnyLayer", bound=spec.Layer)
+
+_NORM_OPTIONS = {"epsilon": ("eps", 1e-5), "momentum": ("momentum", 0.1)}
+"""The constants of norms by field: Flux's name, and the default of the program's function."""
+
+_ARRAYS: Mapping[type[spec.Layer], Mapping[str, str]] = {
+    spec.BatchNorm: {
+        "weight": "layer.γ", "bias": "layer.β",  # noqa: RUF001 - Flux's names
+        "running_mean": "layer.μ", "running_variance": "layer.σ²",
+    },
+    spec.GroupNorm: {"weight": "layer.γ", "bias": "layer.β"},  # noqa: RUF001
+    spec.Embedding: {"weight": "layer.weight"},
+    spec.Positions: {"weight": "layer.weight"},
+    spec.ClassToken: {"token": "layer.token"},
+}  # fmt: skip
+"""The arrays of layers that always have all of them, by canonical name."""
+
+_POSITIONS = """# Adds a column of a table to each position.
+struct Positions{W}
+    weight::W
+end
+
+Flux.@layer Positions
+
+(positions::Positions)(x) = x .+ positions.weight[:, 1:size(x, 2)]"""
+_CLASS_TOKEN = """# Adds a position before the first.
+struct ClassToken{W}
+    token::W
+end
+
+Flux.@layer ClassToken
+
+(layer::ClassToken)(x) = hcat(layer.token .* Flux.ones_like(x, (1, 1, size(x, 3))), x)"""
+_UNEMBEDDING = """# Multiplies with a table that another layer has, whose rows are its columns.
+struct Unembedding{W}
+    weight::W
+end
+
+Flux.@layer Unembedding
+
+function (layer::Unembedding)(x)
+    y = transpose(layer.weight) * reshape(x, size(x, 1), :)
+    return reshape(y, :, size(x)[2:end]...)
+end"""
+_ATTENTION = """# Flux's attention of a sequence with itself, without its second result, the scores.
+struct SelfAttention{A}
+    attention::A{field}
+end
+
+Flux.@layer SelfAttention
+
+function SelfAttention({parameters})
+    q, k, v, output = (Dense(features => features{bias}) for _ in 1:4)
+    # `identity` in place of Flux's Dropout(0.0), which draws a number for each score.
+    return SelfAttention(MultiHeadAttention(heads, q, k, v, identity, output){causal})
+end
+
+"""
+_SELF_ATTENTION = {
+    (False,): "(layer::SelfAttention)(x) = first(layer.attention(x))",
+    (True,): "(layer::SelfAttention)(x) = first(layer.attention(x; mask = make_causal_mask(x)))",
+    (False, True): """function (layer::SelfAttention)(x)
+    mask = layer.causal ? make_causal_mask(x) : nothing
+    return first(layer.attention(x; mask))
+end""",
+}
+"""The call of attention in a network without a causal mask, with one, and with both."""
+_IMAGE_MEAN = """# A mean pool that does not count padding.
+struct ImageMean{P}
+    pool::P
+end
+
+Flux.@layer ImageMean
+
+function (layer::ImageMean)(x)
+    ones = Flux.ones_like(x, (size(x, 1), size(x, 2), 1, 1))
+    return layer.pool(x) ./ Flux.ignore_derivatives(() -> layer.pool(ones))
+end"""
+_GIVEN_DROPOUT = """# Dropout with the mask of `set_masks!`.
+mutable struct GivenDropout
+    mask::AbstractArray
+end
+
+Flux.@layer GivenDropout trainable = ()
+
+GivenDropout() = GivenDropout(zeros(DTYPE, 0))
+(layer::GivenDropout)(x) = NNlib.within_gradient(x) ? x .* layer.mask : x"""
+
+_SEQUENCE = "# A sequence is (features, time, batch)."
+_TO_SEQUENCE = "to_sequence(x) = permutedims(reshape(x, :, size(x, 3), size(x, 4)), (2, 1, 3))"
+_REVERSE_TIME = "reverse_time(x) = reverse(x; dims = 2)"
+_LAST_OUTPUT = "last_output(x) = x[:, end, :]"
+_MEAN_OVER_TIME = "mean_over_time(x) = dropdims(Flux.mean(x; dims = 2); dims = 2)"
+_FIRST_POSITION = "first_position(x) = x[:, 1, :]"
+_BIASED = """# A layer without a bias has `false`.
+biased(name, bias) = bias isa AbstractArray ? ["$name.bias" => bias] : []"""
+
+
+class LayerCode:
+    """The code for layers, those of residual blocks included. With `given_masks`, dropout layers are `GivenDropout`."""
+
+    def __init__(self, layers: Sequence[spec.Layer], *, given_masks: bool = False) -> None:
+        self._layers, self._given_masks = layers, given_masks
+
+    def of(self, kind: type[AnyLayer]) -> list[AnyLayer]:
+        """Return the layers of a type."""
+        return [layer for layer in self._layers if isinstance(layer, kind)]
+
+    def is_table(self, layer: spec.Dense) -> bool:
+        """Return True if a dense layer uses the table of an embedding or of positions."""
+        names = {one.name for one in self.of(spec.Embedding)} | {one.name for one in self.of(spec.Positions)}
+        return layer.tied in names
+
+    def values(self, kind: type[Any], field: str) -> set[Any]:
+        """Return the values that layers of a kind with arrays of their own have in a field."""
+        return {getattr(layer, field) for layer in self.of(kind) if getattr(layer, "tied", None) is None}
+
+    def norm_options(self, layer: spec.BatchNorm | spec.LayerNorm | spec.GroupNorm) -> list[str]:
+        """Return the arguments of a norm in which those of its kind differ and which are not the default."""
+        return [
+            f"{name} = {number(getattr(layer, field))}"
+            for field, (name, default) in _NORM_OPTIONS.items()
+            if getattr(layer, field, default) != default and len(self.values(type(layer), field)) > 1
+        ]
+
+    def types(self, *, fuses: bool) -> Iterator[str]:
+        """Yield the types of layers that Flux lacks, and functions that make or are layers.
+
+        With `fuses`, a batch norm may have an activation.
+        """
+        kinds = {type(layer) for layer in self._layers}
+        if self._given_masks and self.of(spec.Dropout):
+            yield _GIVEN_DROPOUT
+        for kind, code in ((spec.Positions, _POSITIONS), (spec.ClassToken, _CLASS_TOKEN)):
+            yield from [code] if kind in kinds else []
+        if any(self.is_table(layer) for layer in self.of(spec.Dense)):
+            yield _UNEMBEDDING
+        if spec.Attention in kinds:
+            yield self._attention()
+        if not all(layer.count_padding for layer in self.of(spec.AveragePool)):
+            yield _IMAGE_MEAN
+        writers: Mapping[type[spec.Layer], Callable[[], str]] = {
+            spec.BatchNorm: partial(self._batch_norm, fuses=fuses),
+            spec.LayerNorm: self._layer_norm,
+            spec.GroupNorm: self._group_norm,
+        }
+        yield from (write() for kind, write in writers.items() if kind in kinds)
+        lstms = self.of(spec.LSTM)
+        functions = {
+            _TO_SEQUENCE: spec.Patches in kinds,
+            _REVERSE_TIME: any(layer.bidirectional for layer in lstms),
+            _LAST_OUTPUT: not all(layer.sequence for layer in lstms),
+            _MEAN_OVER_TIME: spec.MeanOverTime in kinds,
+            _FIRST_POSITION: spec.FirstPosition in kinds,
+        }
+        if used := [code for code, is_used in functions.items() if is_used]:
+            yield "\n".join([_SEQUENCE, *used])
+
+    def _attention(self) -> str:
+        causal, bias = self.values(spec.Attention, "causal"), self.values(spec.Attention, "bias")
+        both = len(causal) > 1
+        options = [*(["causal = false"] if both else []), *(["bias = true"] if len(bias) > 1 else [])]
+        made = (
+            _ATTENTION.replace("{field}", "\n    causal::Bool" if both else "")
+            .replace("{parameters}", f"features, heads{'; ' if options else ''}{', '.join(options)}")
+            .replace("{bias}", "; bias" if len(bias) > 1 else "" if True in bias else "; bias = false")
+            .replace("{causal}", ", causal" if both else "")
+        )
+        return made + _SELF_ATTENTION[tuple(sorted(causal))]
+
+    def _batch_norm(self, *, fuses: bool) -> str:
+        epsilon, first = self._constant(spec.BatchNorm, "epsilon")
+        momentum, second = self._constant(spec.BatchNorm, "momentum")
+        parameters = Call("batch_norm", ["channels", *(["activation = identity"] if fuses else [])])
+        arguments = ["channels", *(["activation"] if fuses else [])]
+        made = Call("BatchNorm", arguments, [f"eps = DTYPE({epsilon})", f"momentum = DTYPE({momentum})"])
+        return text(f"{parameters._replace(options=[*first, *second])} = ", made)
+
+    def _layer_norm(self) -> str:
+        epsilon, options = self._constant(spec.LayerNorm, "epsilon")
+        epsilon, bias = f"DTYPE(sqrt({epsilon}))", self.values(spec.LayerNorm, "bias")
+        made = Call("LayerNorm", ["features"], [f"eps = {epsilon}"])
+        if False in bias:
+            options += ["bias = true"] if True in bias else []
+            scale = f"Flux.Scale(features; bias{'' if True in bias else ' = false'})"
+            made = Call("LayerNorm", ["identity", scale, epsilon, "(features,)", "true"])
+        function = text(f"{Call('layer_norm', ['features'], options)} = ", made)
+        return f"# Flux adds the square of its epsilon to the variance.\n{function}"
+
+    def _group_norm(self) -> str:
+        epsilon, options = self._constant(spec.GroupNorm, "epsilon")
+        made = Call("GroupNorm", ["channels", "groups"], [f"eps = DTYPE({epsilon})", "momentum = DTYPE(0.1)"])
+        function = text(f"{Call('group_norm', ['channels', 'groups'], options)} = ", made)
+        return f"# The momentum has no effect, but needs the type of the epsilon.\n{function}"
+
+    def arrays(self) -> Iterator[str]:
+        """Yield the methods that return the arrays of a layer, and what they need."""
+        kinds = {type(layer) for layer in self._layers if getattr(layer, "tied", None) is None}
+        if kinds & {spec.Conv, spec.Patches}:
+            biases = self.values(spec.Conv, "bias") | self.values(spec.Patches, "bias")
+            yield _method("Conv", {"weight": "kernel(layer.weight)"}, biases)
+            yield "# Flux's convolution flips its kernel.\nkernel(weight) = @view weight[end:-1:1, end:-1:1, :, :]"
+        if spec.Dense in kinds:
+            yield _method("Dense", {"weight": "transpose(layer.weight)"}, self.values(spec.Dense, "bias"))
+        if spec.LayerNorm in kinds:
+            scale = {"weight": "layer.diag.scale"}
+            yield _method("LayerNorm", scale, self.values(spec.LayerNorm, "bias"), "layer.diag.bias")
+        for kind, arrays in _ARRAYS.items():
+            if kind in kinds:
+                yield _method(kind.__name__, arrays, {False})
+        if lstms := self.of(spec.LSTM):
+            yield _lstm_arrays(any(layer.bidirectional for layer in lstms))
+        if spec.Attention in kinds:
+            yield _attention_arrays(self.values(spec.Attention, "bias"))
+        biased = ({spec.Conv, spec.Patches}, {spec.Dense}, {spec.LayerNorm})
+        if any(len({one for kind in group for one in self.values(kind, "bias")}) > 1 for group in biased):
+            yield _BIASED
+
+    def _constant(self, kind: type[spec.Layer], field: str) -> tuple[str, list[str]]:
+        """Return the expression of a norm's constant in its function, and the parameter if norms differ in it."""
+        name, default = _NORM_OPTIONS[field]
+        values = self.values(kind, field)
+        return (name, [f"{name} = {number(default)}"]) if len(values) > 1 else (number(*values), [])
+
+
+def _method(layer: str, arrays: Mapping[str, str], biases: set[bool], bias: str = "layer.bias") -> str:
+    """Return the method that names the arrays of a layer, with a bias if layers of its type have one."""
+    pairs = [f'"$name.{name}" => {array}' for name, array in arrays.items()]
+    start = f"named(name, layer::{layer}) = "
+    if len(biases) > 1:
+        return text(start, Call("vcat", [*pairs, f"biased(name, {bias})"]))
+    pairs += [f'"$name.bias" => {bias}'] if True in biases else []
+    return "\n".join(vector(start, pairs))
+
+
+def _lstm_arrays(is_bidirectional: bool) -> str:
+    fields = {"weight": "transpose(layer.cell.Wi)", "recurrent": "transpose(layer.cell.Wh)", "bias": "layer.cell.bias"}
+    if not is_bidirectional:
+        return _method("LSTM", fields, {False})
+    pairs = [f'"$name.$(direction){name}" => {array}' for name, array in fields.items()]
+    return "\n".join(vector('named(name, layer::LSTM, direction = "") = ', pairs))
+
+
+def _attention_arrays(biases: set[bool]) -> str:
+    lines = [
+        "function named(name, layer::SelfAttention)",
+        "    inner = layer.attention",
+        "    parts = zip(",
+        '        ("query", "key", "value", "output"),',
+        "        (inner.q_proj, inner.k_proj, inner.v_proj, inner.out_proj),",
+        "    )",
+        '    weights = ["$name.$(part)_weight" => transpose(one.weight) for (part, one) in parts]',
+    ]
+    if biases == {False}:
+        return "\n".join([*lines[:-1], lines[-1].replace("weights =", "return"), "end"])
+    if len(biases) > 1:
+        lines.append("    inner.q_proj.bias === false && return weights")
+    lines.append('    biases = ["$name.$(part)_bias" => one.bias for (part, one) in parts]')
+    return "\n".join([*lines, "    return vcat(weights, biases)", "end"])

@@ -1,0 +1,206 @@
+"""The program of Flux as text: what its readers see, and what differs between its uses."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.engines.flux.emitter import emit, emit_network, emit_training
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
+from polybench.networks import MODELS, find_model
+from polybench.networks.layers import BatchNorm, Conv, Dense, Flatten, ReLU, Residual
+from polybench.networks.optimizers import Optimizer
+from tests.configured_julia import configured_julia
+from tests.engines.emitted_programs import EXAMPLES, changes, job, small
+from tests.example_networks import FEATURES
+
+WIDTH = 92
+
+
+def forward_pass(model: Any) -> Job:
+    """Return the job of a forward pass."""
+    found = job(model)
+    return msgspec.structs.replace(found, workload=msgspec.structs.replace(found.workload, pass_="forward"))
+
+
+def programs(name: str) -> dict[str, str]:
+    """Return the programs of a network by their use."""
+    model = EXAMPLES.get(name) or find_model(name)
+    clipped = Optimizer("nesterov", 0.1, weight_decay=0.1, gradient_clip=1.0, lr_schedule=((3, 0.2), (5, 0.1)))
+    warmed_up = Optimizer("adamw", 0.1, weight_decay=1e-5, warmup_steps=3, cosine_steps=9, min_learning_rate=1e-4)
+    return {
+        "trained": emit_training(job(model), 3, clock=True),
+        "checked": emit(job(model, dtype="float64", dropout="given")),
+        "network": emit_network(job(model)),
+        "forward": emit(forward_pass(model)),
+        "clipped": emit_training(job(model, clipped), 3),
+        "train": emit_training(job(model, warmed_up, variants=("train",)), 3),
+    }
+
+
+@pytest.mark.parametrize("name", [*MODELS, *EXAMPLES])
+def test_lines_of_a_program_are_short_and_every_function_is_used(name: str) -> None:
+    public = {"weights", "setup", "reset!", "load", "train_step!", "train_steps!", "forward_pass", "set_masks!", "clip"}
+    for text in programs(name).values():
+        assert max(map(len, text.splitlines())) <= WIDTH
+        assert not re.search(r"[ \t]$|\t|\n\n\n", text, re.MULTILINE)
+        for function in re.findall(r"^(?:function )?(\w+!?)\(.*?\)(?: =|$)", text, re.MULTILINE):
+            assert function in public or len(re.findall(rf"\b{function}(?!\w)", text)) > 1, function
+
+
+def test_runic_would_change_nothing(tmp_path: Path) -> None:
+    julia = configured_julia()
+    load = [julia.executable, "--startup-file=no", "--project=@runic", "-e"]
+    if subprocess.run([*load, "using Runic"], capture_output=True, check=False).returncode:
+        pytest.skip("Runic is not in the environment @runic of Julia")
+    for name in (*MODELS, *EXAMPLES):
+        for use, text in programs(name).items():
+            (tmp_path / f"{name}_{use}.jl").write_text(text, "utf-8")
+    command = [*load, "using Runic; exit(Runic.main(ARGS))", "--", "--check", "--diff", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_repeated_blocks_are_one_function_and_a_comprehension() -> None:
+    text = emit(job(find_model("resnet32")))
+    assert text.count("Conv((") == 6  # the first, two of a block, three of a block with a projection
+    assert "    Chain([residual_block(16) for _ in 1:5]...),\n" in text
+    assert "    Chain(projection_block(16, 32), [residual_block(32) for _ in 1:4]...),\n" in text
+    for stage in (2, 3):
+        call = f'[residual_block_tensors("stage{stage}.block$n", model[{stage + 2}][n]) for n in 2:5]...'
+        assert f"    {call},\n" in text
+    assert "block(inputs, hidden, outputs; stride) = Chain(\n" in emit(job(find_model("mobile-cifar")))
+    assert emit(job(find_model("char-gpt"))).count("SelfAttention(128, 4)") == 1
+
+
+def test_a_program_has_only_the_functions_of_its_layers() -> None:
+    functions = re.findall(r"^(?:function )?(\w+!?)\(", emit(job()), re.MULTILINE)
+    named = ["tensors", "named", "kernel", "named"]
+    step = ["setup", "reset!", "make_optimizer", "load", "compute_loss", "train_step!", "weights"]
+    assert functions == ["network", *named, *step]
+
+
+def test_an_activation_is_that_of_the_layer_before_it() -> None:
+    text = emit(job(small(Conv("conv", 3, 4, 1), BatchNorm("norm", 4), ReLU(), ReLU(), Flatten(), Dense("d", 64, 10))))
+    assert "    Conv((1, 1), 3 => 4),\n    batch_norm(4, relu),\n    x -> relu.(x),\n    Flux.flatten,\n" in text
+    assert "    Dense(84 => 10),\n" in emit(job())
+
+
+def test_the_checked_program_differs_from_the_timed_one_in_type_and_masks_only() -> None:
+    assert changes(emit(job()), emit(job(dtype="float64"))) == ["- const DTYPE = Float32", "+ const DTYPE = Float64"]
+    model = find_model("mnist-mlp")
+    removed = [line for line in changes(emit(job(model)), emit(job(model, dropout="given"))) if line[0] == "-"]
+    assert removed == [*["-     Dropout(0.2),"] * 2, "- function train_step!(state, (inputs, targets))"]
+
+
+def test_the_exported_program_is_the_timed_one_and_a_main_part() -> None:
+    for name in ("lenet", "char-gpt"):
+        timed, exported = (write(name).splitlines() for write in (_timed, _exported))
+        assert [line for line in difflib.ndiff(timed, exported) if line.startswith("- ")] == []
+        assert len(exported) - len(timed) <= 60
+        text = "\n".join(exported)
+        assert "const UNTIMED_STEPS = 2\nconst STEPS = 7\n" in text
+        assert 'Threads.nthreads() == 3 || error("start julia with --threads=3")' in text
+
+
+def _timed(name: str) -> str:
+    return emit(job(find_model(name)))
+
+
+def _exported(name: str) -> str:
+    return emit_training(job(find_model(name)), 7)
+
+
+def test_threads_are_those_of_the_variant() -> None:
+    text = emit_training(job(variants=("framework_threads",)), 7)
+    assert "Threads.nthreads() == 1 ||" in text
+    assert "BLAS.set_num_threads(3)" in text
+
+
+def test_a_clock_has_every_phase_of_a_start() -> None:
+    text = emit_training(job(), 1, clock=True)
+    assert text.index("const CLOCK") < text.index("using Flux")
+    phases = re.findall(r'\(+"(\w+)"(?:, "(\w+)"\))?', text[text.index("const CLOCK") :])
+    named = [phase for pair in phases for phase in pair if phase]
+    assert {"process", "import", "data", "build", "first_step", "second_step"} <= set(named)
+    assert "CLOCK" not in emit_training(job(), 1)
+
+
+def test_the_seed_is_that_of_dropout() -> None:
+    assert "\nconst SEED = 7\n" in emit(job(seed=7))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "code"),
+    [
+        (Optimizer("sgd", 0.5), "make_optimizer(model) = Flux.setup(Descent(0.5), model)\n"),
+        (
+            Optimizer("momentum", 0.5, 0.8, 0.1),
+            "Flux.setup(\n    OptimiserChain(WeightDecay(0.1), Momentum(0.5, 0.8)), model,\n)\n",
+        ),
+        (Optimizer("nesterov", 0.5, 0.8), "Flux.setup(Nesterov(0.5, 0.8), model)"),
+        (Optimizer("adam", 1e-5), "Flux.setup(Adam(1.0e-5), model)"),
+        (Optimizer("adam", 0.5, betas=(0.8, 0.9)), "Flux.setup(Adam(0.5, (0.8, 0.9)), model)"),
+        (Optimizer("rmsprop", 0.5), "Flux.setup(RMSProp(0.5, 0.9, 1.0e-7), model)"),
+        (Optimizer("adamw", 0.5, weight_decay=0.1), "Flux.setup(AdamW(0.5, (0.9, 0.999), 0.1), model)"),
+        (Optimizer(gradient_clip=0.7), "state.model, clip(state.optimizer, gradients[1]))\n"),
+        (Optimizer(lr_schedule=((3, 0.2),)), "    step < 3 && return 0.01\n    return 0.2\n"),
+    ],
+)  # fmt: skip
+def test_each_optimizer_is_as_a_user_writes_it(optimizer: Optimizer, code: str) -> None:
+    text = emit(job(optimizer=optimizer))
+    assert code in text
+    assert text.count("Flux.update!(") == 1
+
+
+def test_velocities_follow_the_rate_and_only_matrices_decay() -> None:
+    schedule = {"lr_schedule": ((3, 0.2),)}
+    assert "        leaf.state .*= rate / state.rate\n" in emit(job(optimizer=Optimizer(**schedule)))
+    decayed = emit(job(optimizer=Optimizer(weight_decay=0.1, **schedule)))
+    assert "        last(leaf.state) .*= rate / state.rate\n" in decayed
+    assert "leaf" not in emit(job(optimizer=Optimizer("sgd", **schedule)))
+    assert "ndims(first(leaf.state)) > 1" in emit(job(optimizer=Optimizer("adamw", weight_decay=0.1)))
+
+
+def test_the_variant_train_has_the_loop_of_flux() -> None:
+    text = emit(job(variants=("train",)))
+    assert "    Flux.train!(state.model, data, state.optimizer) do model, inputs, targets\n" in text
+    assert "train_step!(" not in text
+    with pytest.raises(EngineUnavailable, match="without a place to clip gradients"):
+        emit(job(optimizer=Optimizer(gradient_clip=1.0), variants=("train",)))
+
+
+def test_what_flux_lacks_is_refused() -> None:
+    with pytest.raises(EngineUnavailable, match='lstm with biases = 2 and recurrent_activation = "hard_sigmoid"'):
+        emit(job(FEATURES))
+
+
+def test_functions_of_blocks_hide_no_other_name() -> None:
+    for base, function in (("sum", "sum_block"), ("end", "end_block"), ("residual_block", "residual_block")):
+        blocks = [Residual((Conv(f"{base}{number}.conv", 3, 3, 1),)) for number in range(3)]
+        text = emit(job(small(*blocks, Flatten(), Dense("dense", 48, 10))))
+        assert f"\n{function}() = SkipConnection(Conv((1, 1), 3 => 3), +)\n" in text
+        assert f'[{function}_tensors("{base}$n", model[1][n + 1]) for n in 0:2]...' in text
+
+
+def test_names_of_layers_are_only_in_literals() -> None:
+    blocks = [Residual((Conv(f'"$(exit()).b{number}.c$x', 3, 3, 1),)) for number in range(1, 3)]
+    text = emit(job(small(*blocks, Flatten(), Dense("$(exit())\\", 48, 10))))
+    assert r'b_block_tensors("\"\u0024(exit()).b$n", model[1][n]) for n in 1:2' in text
+    assert r'named("$name.c\u0024x", block.layers)' in text
+    assert r'named("\u0024(exit())\\", model[3])' in text
+
+
+def test_the_block_of_a_layer_whose_weight_another_one_uses_is_no_function() -> None:
+    layers = [Flatten(), Dense("first", 48, 10), *(Dense(f"b{number}.x", 10, 10) for number in range(3))]
+    text = emit(job(small(*layers, Dense("last", 10, 10, bias=False, tied="b1.x"))))
+    assert "_block" not in text
+    assert "    dense = Dense(10 => 10)\n    return Chain(\n" in text
+    assert "        Dense(dense.weight, false),\n    )\n" in text

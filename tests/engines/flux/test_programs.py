@@ -1,0 +1,145 @@
+"""The program of Flux in Julia: losses, gradients and weights of a few steps are those of the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.engines.job import Job
+from polybench.networks import MODELS
+from polybench.networks.layers import (
+    GELU,
+    LSTM,
+    Attention,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    GroupNorm,
+    LayerNorm,
+    MeanOverTime,
+    Positions,
+    ReLU,
+    ReLU6,
+    Residual,
+    SiLU,
+)
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
+from tests.engine_matrix import NETWORKS
+from tests.engines.emitted_programs import EXAMPLES, job, small
+from tests.engines.flux.flux_programs import check_programs
+
+TINY = small(Conv("conv", 3, 4, 3, bias=False), BatchNorm("norm", 4), ReLU(), Flatten(), Dense("dense", 16, 10))
+SMOOTHED = msgspec.structs.replace(TINY, label_smoothing=0.1)
+_SCHEDULE: dict[str, Any] = {"lr_schedule": ((1, 0.02), (3, 0.005))}
+_COSINE: dict[str, Any] = {"warmup_steps": 2, "cosine_steps": 6, "min_learning_rate": 0.001}
+SCHEDULED = Optimizer("momentum", 0.1, 0.8, **_SCHEDULE)
+OPTIMIZERS = {
+    "sgd": Optimizer("sgd", 0.1, weight_decay=0.1, **_SCHEDULE),
+    "momentum": Optimizer("momentum", 0.1, 0.8, gradient_clip=0.3),
+    "momentum-scheduled": SCHEDULED,
+    "momentum-decay-scheduled": Optimizer("momentum", 0.1, 0.8, weight_decay=0.1, **_SCHEDULE),
+    "nesterov": Optimizer("nesterov", 0.1, 0.8, weight_decay=0.1, **_COSINE),
+    "adam": Optimizer("adam", 0.01, weight_decay=0.1, betas=(0.8, 0.9), warmup_steps=2),
+    "adamw": Optimizer("adamw", 0.01, weight_decay=0.1, gradient_clip=0.1, **_COSINE),
+    "rmsprop": Optimizer("rmsprop", 0.01, weight_decay=0.1, gradient_clip=0.1, **_SCHEDULE),
+}
+TIED = msgspec.structs.replace(
+    TINY,
+    name="tied",
+    input_shape=(5, 4),
+    classes=4,
+    layers=(
+        Residual((LSTM("lstm", 4, 4, sequence=True), Dense("one", 4, 4)), (Attention("causal", 4, 2, causal=True),)),
+        Attention("attention", 4, 2, bias=False),
+        Residual((), (Dense("two", 4, 4, bias=False),)),
+        Residual(()),
+        ReLU(),
+        GELU(),
+        LayerNorm("norm1", 4, bias=False),
+        LayerNorm("norm2", 4, epsilon=1e-3),
+        Dense("of_lstm", 4, 16, bias=False, tied="lstm"),
+        ReLU(),
+        Dense("three", 16, 4),
+        Positions("positions", 8, 4),
+        Dense("of_positions", 4, 8, bias=False, tied="positions"),
+        SiLU(),
+        Dense("four", 8, 4, bias=False),
+        Dense("of_one", 4, 4, bias=False, tied="one"),
+        GELU("tanh"),
+        MeanOverTime(),
+    ),
+)
+"""Every kind of layer whose weight another one uses, attention with both masks, and residual blocks of nothing."""
+BLOCKS = msgspec.structs.replace(
+    TINY,
+    layers=(
+        *(
+            layer
+            for number in range(3)
+            for layer in (
+                Dropout(f"x{number}.dropout", 0.25),
+                Conv(f"x{number}.conv", 3, 3, 3, padding=1),
+                GroupNorm(f"x{number}.norm", 3, 3),
+                ReLU6(),
+            )
+        ),
+        *(Residual((Conv(f"sum{n}.conv", 3, 3, 1), BatchNorm(f"sum{n}.norm", 3))) for n in range(2, 4)),
+        Flatten(),
+        Dense("dense", 48, 10),
+    ),
+)
+TIED_IN_BLOCK = msgspec.structs.replace(
+    TINY,
+    input_shape=(4,),
+    layers=(
+        Embedding("tokens", 9, 4),
+        *(Dense(f"b{number}.x", 4, 4) for number in range(1, 4)),
+        Dense("last", 4, 4, bias=False, tied="b2.x"),
+        LSTM("lstm", 4, 3, bidirectional=True),
+        Dense("head", 6, 10),
+    ),
+)
+
+
+def of(model: Model, optimizer: Optimizer | None = None, size: int = 4, **fields: Any) -> Job:
+    """Return a job with small batches."""
+    found = job(model, optimizer, **fields)
+    return msgspec.structs.replace(found, workload=msgspec.structs.replace(found.workload, batch_size=size))
+
+
+def forward_pass(model: Model) -> Job:
+    """Return the job of a forward pass."""
+    found = of(model)
+    return msgspec.structs.replace(found, workload=msgspec.structs.replace(found.workload, pass_="forward"))
+
+
+def test_every_optimizer_and_schedule_computes_what_the_reference_computes(tmp_path: Path) -> None:
+    jobs = {name: of(TINY, optimizer) for name, optimizer in OPTIMIZERS.items()}
+    jobs |= {"train": of(TINY, variants=("train",)), "train-scheduled": of(SMOOTHED, SCHEDULED, variants=("train",))}
+    check_programs(jobs, tmp_path)
+
+
+@pytest.mark.timeout(1800)  # compiles each layer
+def test_every_layer_computes_what_the_reference_computes(tmp_path: Path) -> None:
+    jobs = {name: of(model) for name, model in EXAMPLES.items()}
+    # An array that two layers use has one velocity and one gradient.
+    shared = Optimizer("momentum", 0.1, 0.8, gradient_clip=0.3, **_SCHEDULE)
+    jobs["text"] = of(EXAMPLES["text"], shared)
+    jobs |= {"tied": of(TIED), "blocks": of(BLOCKS), "tied-in-block": of(TIED_IN_BLOCK)}
+    jobs |= {f"{name}-forward": forward_pass(EXAMPLES[name]) for name in ("everything", "text")}
+    jobs["train"] = of(EXAMPLES["everything"], SCHEDULED, variants=("train",))
+    check_programs(jobs, tmp_path)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(3600)
+def test_every_network_computes_what_the_reference_computes(tmp_path: Path) -> None:
+    jobs = {name: of(row.model, size=row.batch_size) for name, row in NETWORKS.items() if name in MODELS}
+    check_programs(jobs, tmp_path)
