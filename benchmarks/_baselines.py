@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,9 +36,6 @@ _INDEPENDENT = {
     "jax": "independent_jax.py",
 }
 
-_KEEP_JULIA = "import Random; initial, rng_state = deepcopy((model, state)), copy(Random.default_rng())"
-"""Line that the plain program of Flux runs before its training, so that it can restart with the same dropout masks."""
-
 _AGAIN = """
     initial = weights(state)
     for _ in sys.stdin:
@@ -54,16 +50,26 @@ _AGAIN = """
             seconds.append(time.perf_counter() - begin)
         print(json.dumps({"step_seconds": seconds, "losses": [float(loss)]}), flush=True)
 """
-_AGAIN_JULIA = """
-for _ in eachline(stdin)
-    copy!(Random.default_rng(), rng_state)
-    local seconds, losses = train!(deepcopy(initial)..., batches)
-    timed = join(seconds[(UNTIMED_STEPS + 1):end], ", ")
-    println("{\\"step_seconds\\": [", timed, "], \\"losses\\": [", losses[end], "]}")
-    flush(stdout)
+_AGAIN_JULIA = r"""
+    initial = weights(state)
+    for _ in eachline(stdin)
+        reset!(state, initial)
+        seconds, losses = Float64[], DTYPE[]
+        for batch in batches
+            begun = time_ns()
+            loss = train_step!(state, batch)
+            push!(seconds, (time_ns() - begun) / 1.0e9)
+            push!(losses, loss)
+        end
+        timed = join(seconds[(UNTIMED_STEPS + 1):end], ", ")
+        println("{\"step_seconds\": [$timed], \"losses\": [$(last(losses))]}")
+        flush(stdout)
+    end
+    return nothing
 end
+
+main(ARGS...)
 """
-_TRAINING_BEGINS = re.compile(r"^(seconds, )?losses = ", re.MULTILINE)
 
 
 class Baseline:
@@ -131,17 +137,14 @@ def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]
 
 def _repeated(text: str, engine: str) -> str:
     """Return the program with a loop that restarts the training for each line on standard input."""
-    if engine in ("torch", "tf", "keras", "jax"):
-        beginning, found, _ = text.partition("    losses = [")
-        assert found, f"the program of {engine} has no line that starts the training"
-        wait = "jax.block_until_ready((state, loss))" if engine == "jax" else ""
-        again = _AGAIN.replace("# <wait>", wait)
-        return f"{beginning}    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]{again}"
-    if engine != "flux":
-        sys.exit(f"the plain script of {engine} cannot be restarted; those of torch, tf, keras, jax and flux can")
-    begin = _TRAINING_BEGINS.search(text)
-    assert begin, f"the plain script of {engine} has no line that starts the training"
-    return f"{text[: begin.start()]}{_KEEP_JULIA}\n{text[begin.start() :]}{_AGAIN_JULIA}"
+    start = "    seconds, losses = " if engine == "flux" else "    losses = ["
+    beginning, found, _ = text.partition(start)
+    assert found, f"the program of {engine} has no line that starts the training"
+    if engine == "flux":
+        return f"{beginning.rstrip()}{_AGAIN_JULIA}"
+    wait = "jax.block_until_ready((state, loss))" if engine == "jax" else ""
+    again = _AGAIN.replace("# <wait>", wait)
+    return f"{beginning}    timed = batches[UNTIMED_STEPS : UNTIMED_STEPS + STEPS]{again}"
 
 
 def _independent(given: Inputs, configuration: Configuration, steps: int) -> list[str]:

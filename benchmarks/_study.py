@@ -15,6 +15,7 @@ import numpy as np
 
 from polybench.data import synthetic
 from polybench.machine.process_counters import KernelDelta, kernel_counts
+from polybench.networks import find_model
 from polybench.planning import shared_files
 from polybench.planning.plan import Plan, engine_spec, resolve
 from polybench.planning.schedule import WARM_UP_STEPS
@@ -24,7 +25,6 @@ from polybench.protocol.calls import Request
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc, Study
-from polybench.scripts import TOKEN_MODELS
 from polybench.scripts.script_folder import write_inputs
 
 TIMEOUT = 600.0
@@ -66,7 +66,7 @@ def inputs(
         data.mkdir()
         scratch.mkdir()
         taken = max(WARMUP_STEPS_PER_BLOCK + steps, WARM_UP_STEPS)
-        tokens = model in (*TOKEN_MODELS, "char-gpt")
+        tokens = find_model(model).input_kind != "image"
         if not tokens:
             _write_binary_batches(data, -(-taken * batch_size // 5))
         source = "synthetic" if tokens else str(data)

@@ -46,13 +46,14 @@ from polybench.errors import EngineUnavailable
 from polybench.machine import host
 from polybench.protocol.environment import TUNABLES
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc
-from polybench.scripts import NETWORKS
 from polybench.stats.statistics import ratio
 
 TARGET = 1.02
 AGREES = 1.03
 """Maximum difference between `bench` and the worker in either direction."""
 CHAR_GPT = "char-gpt"
+NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
+"""Those of the independent programs."""
 SIZES = {
     "lenet": (128, 60),
     "dlframeworks-cnn": (32, 15),

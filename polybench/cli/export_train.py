@@ -46,31 +46,16 @@ def export_training(study: Study, steps: int, output: Path | None) -> None:
 
 
 def _script(plan: Plan, configuration: Configuration, steps: int) -> PlainScript | None:
-    from polybench.networks.initial_weights import initial_weights
     from polybench.runner.cold_start import plain_script
 
-    weights = initial_weights(plan.model, plan.study.seed)
-    script = plain_script(plan, configuration, weights, steps - WARMUP_STEPS_PER_BLOCK)
+    script = plain_script(plan, configuration, steps - WARMUP_STEPS_PER_BLOCK)
     return script and script._replace(command=[*_shell_prefix(plan), *script.command])
 
 
 def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:
-    from polybench.planning.suggested_commands import command_line
-    from polybench.scripts import NETWORKS, TOKEN_MODELS, unsupported_reason
-    from polybench.scripts.layer import KINDS
+    from polybench.scripts import unsupported_reason
 
-    networks = (*NETWORKS, *TOKEN_MODELS)
-    unsupported = unsupported_reason(configuration, plan.workload_of(configuration), model=plan.model)
-    reason = f"no plain program for {unsupported}"
-    if plan.model.name in networks:
-        return reason
-    study = plan.study
-    requested = Study(study.engines, study.devices, env=study.env, model=study.model, data=study.data)
-    layers = command_line("layers", requested, "--export", "FOLDER")
-    return (
-        f"{reason}; programs of all engines exist for {', '.join(networks)}."
-        f" A program of the slowest operation, if its layer is one of {KINDS}: {layers}"
-    )
+    return f"no plain program for {unsupported_reason(configuration, plan.workload_of(configuration), plan.model)}"
 
 
 def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps: int) -> None:
@@ -78,9 +63,7 @@ def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps:
     from polybench.scripts.script_folder import INITIAL_STATE
 
     study = plan.study
-    if script.arrays:
-        echo("# It reads its weights and inputs from files; write them with: polybench export --train -o FOLDER\n")
-    elif plan.model.input_kind != "image":
+    if plan.model.input_kind != "image":
         echo("# It reads sequences from a file; write one with: polybench export --train -o FOLDER\n")
     elif study.data == "synthetic":
         echo("# It reads synthetic images from a file; write one with: polybench export --train -o FOLDER\n")

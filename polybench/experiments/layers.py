@@ -30,7 +30,6 @@ from polybench.runner.session import Session
 from polybench.runner.workers import start_reference
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Study
-from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.scripts.layer import KINDS, write_programs
 from polybench.storage.store import Store
 
@@ -156,7 +155,5 @@ def _write_programs(plan: Plan, progress: Progress, document: LayersDocument, te
         return
     if not files:
         command = f"polybench export --train --model {plan.model.name} -o FOLDER"
-        instead = f"; for the whole training, run {command}" if plan.model.name in (*NETWORKS, *TOKEN_MODELS) else ""
-        progress.on_warning(
-            f"no programs for {layer}, {operation}, the largest slowdown: only {KINDS} are supported{instead}"
-        )
+        problem = f"no programs for {layer}, {operation}, the largest slowdown: only {KINDS} are supported"
+        progress.on_warning(f"{problem}; for the whole training, run {command}")

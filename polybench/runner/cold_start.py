@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,7 +30,7 @@ from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration
 from polybench.schema.result import Startup
-from polybench.scripts import make_command, make_script, needs_weights, script_weights, unsupported_reason
+from polybench.scripts import make_command, make_script, unsupported_reason
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, PlainScript, file_name, write_folder
 
 _TIMED_STEPS = 1
@@ -86,7 +86,7 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
     weights = initial_weights(plan.model, plan.study.seed)
     scripts: dict[str, PlainScript] = {}
     for run in runs:
-        script = plain_script(plan, run.configuration, weights, _TIMED_STEPS, clock=True)
+        script = plain_script(plan, run.configuration, _TIMED_STEPS, clock=True)
         assert script is not None, run.configuration.name  # as `starts_alone` says
         scripts[run.configuration.name] = script
     dataset, steps = session.files.dataset, WARMUP_STEPS_PER_BLOCK + _TIMED_STEPS
@@ -99,22 +99,21 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
 
 
 def plain_script(
-    plan: Plan, configuration: Configuration, weights: Mapping[str, Any], timed_steps: int, *, clock: bool = False
+    plan: Plan, configuration: Configuration, timed_steps: int, *, clock: bool = False
 ) -> PlainScript | None:
     """Return a configuration's program with the command that runs it; None without one.
 
-    It trains from these weights. With `clock`, it prints the end of each phase of its start.
+    With `clock`, it prints the end of each phase of its start.
     """
     workload = plan.workload_of(configuration)
     text = make_script(configuration, workload, timed_steps, plan.model, plan.study.seed, clocked=clock)
     if text is None:
         return None
-    arrays = script_weights(configuration, plan.model, weights) if needs_weights(configuration, workload) else {}
     try:
         command = _interpreter(plan, configuration)
     except EngineUnavailable:  # the program runs on another machine
         command = ["julia"]
-    return PlainScript(file_name(configuration.name), text, command, arrays)
+    return PlainScript(file_name(configuration.name), text, command)
 
 
 def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:

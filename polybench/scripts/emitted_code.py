@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from polybench.engines.flux import emitter as flux_emitter
 from polybench.engines.jax import emitter as jax_emitter
 from polybench.engines.job import Job
 from polybench.engines.keras import emitter as keras_emitter
@@ -34,6 +35,11 @@ def keras(model: Model, weights: Mapping[str, Any]) -> Code:
 def jax(model: Model, weights: Mapping[str, Any]) -> Code:
     """Return the program of JAX."""
     return _code(jax_emitter.emit_network, model, weights)
+
+
+def flux(model: Model, weights: Mapping[str, Any]) -> Code:
+    """Return the program of Flux."""
+    return _code(flux_emitter.emit_network, model, weights)
 
 
 def _code(emit_network: Callable[[Job], str], model: Model, weights: Mapping[str, Any]) -> Code:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polybench.engines.flux.network_code import julia_pad
 from polybench.engines.shared.keras_layout import keras_padding
 from polybench.engines.torch.network_code import own_padding
 from polybench.networks.layers import (
@@ -26,7 +27,6 @@ from polybench.networks.layers import (
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.options import Workload
 from polybench.scripts import render
-from polybench.scripts.flux_code import julia_pad
 
 DATA = "layer.npz"
 KINDS = "convolutions, dense layers, batch norm, pooling and ReLU"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from polybench.engines.flux.network_code import julia_pad
 from polybench.errors import BadInput
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.sequence_layers import PROJECTIONS
 from polybench.networks.source_text import comment, literal
-from polybench.scripts.flux_code import julia_pad, julia_pool
 from polybench.scripts.network_code import Code
 
 _IMPORTS = """{name} in plain Lux, with the weights in the file beside this one. Needs the packages Lux and NPZ.
@@ -160,7 +160,7 @@ def _parts(layer: spec.Layer) -> Sequence[_Part]:  # noqa: C901, PLR0911, PLR091
         case spec.Dropout():
             return [_Part(f"Dropout({_float32(layer.rate)})")]
         case spec.MaxPool() | spec.AveragePool(count_padding=True):
-            return [_Part(part) for part in julia_pool(layer, "NNlib")]
+            return [_Part(part) for part in _pool(layer)]
         case spec.GlobalAveragePool():
             return [_Part("GlobalMeanPool()"), _Part("FlattenLayer()")]
         case spec.ReLU() | spec.ReLU6():
@@ -197,6 +197,15 @@ def _parts(layer: spec.Layer) -> Sequence[_Part]:  # noqa: C901, PLR0911, PLR091
             reasons = {spec.Dense: "tied weights", spec.AveragePool: "an average pool that does not count its padding"}
             what = reasons.get(type(layer), type(layer).__name__)
             raise BadInput(f"{name}: polybench writes no Lux code for {what}: expected --framework flux or torch")
+
+
+def _pool(layer: spec.MaxPool | spec.AveragePool) -> Sequence[str]:
+    """Return a pool; a function before it adds other padding on opposite sides, which cuDNN lacks."""
+    kind, outside = ("MaxPool", "-Inf32") if isinstance(layer, spec.MaxPool) else ("MeanPool", "0.0f0")
+    pool = f"{kind}(({layer.size}, {layer.size}); stride = {layer.stride}"
+    if layer.pads.symmetric is None:
+        return [f"x -> NNlib.pad_constant(x, {layer.pads.width_first}, {outside}; dims = (1, 2))", f"{pool})"]
+    return [f"{pool}, pad = {julia_pad(layer.pads)})" if any(layer.pads) else f"{pool})"]
 
 
 def _float32(value: float) -> str:

@@ -21,7 +21,7 @@ FRAMEWORKS = {
     "tf": "emitted_code:tf",
     "keras": "emitted_code:keras",
     "jax": "emitted_code:jax",
-    "flux": "flux_code:write",
+    "flux": "emitted_code:flux",
     "lux": "lux_code:write",
 }
 """Function of each framework: (network, canonical weights) -> `Code`."""

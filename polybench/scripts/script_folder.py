@@ -27,14 +27,11 @@ def file_name(configuration: str) -> str:
 
 
 class PlainScript(NamedTuple):
-    """A configuration's script, the command that runs it, without its arguments, and the arrays of the .npz file
-    beside it, if it needs one.
-    """
+    """A configuration's script, and the command that runs it, without its arguments."""
 
     file: str
     text: str
     command: Sequence[str]
-    arrays: Mapping[str, Any] = {}
 
 
 def write_folder(
@@ -55,9 +52,6 @@ def write_folder(
         np.savez(folder / INITIAL_STATE, **start)
         for script in scripts:
             (folder / script.file).write_text(script.text, "utf-8")
-            if script.arrays:
-                arrays: dict[str, Any] = dict(script.arrays)
-                np.savez((folder / script.file).with_suffix(".npz"), **arrays)
         (folder / RUN).write_text(_program(scripts), "utf-8")
         (folder / RUN).chmod(0o755)
 

@@ -62,7 +62,7 @@ def export_and_import(net: Path, *arguments: object) -> Path:
     """Write the network as code for Flux, and return the network file that this code is."""
     code, again = net.with_name("chain.jl"), net.with_name("again.toml")
     printed("export", net, "--framework", "flux", "-o", code)
-    assert "identical" in printed("import", f"{code}:network", "-o", again, *arguments)
+    assert "identical" in printed("import", f"{code}:model", "-o", again, *arguments)
     return again
 
 

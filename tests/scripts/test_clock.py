@@ -37,11 +37,10 @@ def test_a_program_says_when_each_phase_of_its_start_has_ended(
     study = Study((engine,), ("cpu",), model=model, data="synthetic", batch_size=8, threads=1)
     plan = resolve(study)
     (configuration,) = plan.configurations
-    weights = initial_weights(plan.model, 0)
-    script = plain_script(plan, configuration, weights, 1, clock=True)
+    script = plain_script(plan, configuration, 1, clock=True)
     assert script is not None
     dataset, folder = dataset_of(study, plan.model, tmp_path), tmp_path / "programs"
-    write_folder(folder, dataset, batch_stream(len(dataset.labels), 8, 0, 3), weights, [script])
+    write_folder(folder, dataset, batch_stream(len(dataset.labels), 8, 0, 3), initial_weights(plan.model, 0), [script])
     command = [*script.command, script.file, INITIAL_STATE, IMAGES]
     found = start_program(Program(command, folder), os.environ, tmp_path / "log", 300.0)
     phases = {name: getattr(found.startup, f"{name}_seconds") for name in ("process", "import", "data", "build")}

@@ -45,7 +45,7 @@ JULIA = ("flux", "lux")
 NETWORKS = {"torch": (PATCHED, TEXT, SEQUENCES), "tf": (TEXT, BIASED), "keras": (TEXT, BIASED), "jax": (PATCHED, TEXT)}
 _UNTIED = tuple(layer for layer in PATCHED.layers if "tied='hidden'" not in repr(layer))
 UNTIED = msgspec.structs.replace(PATCHED, layers=_UNTIED)
-NETWORKS |= {"flux": (UNTIED, TEXT), "lux": (UNTIED, BIASED)}
+NETWORKS |= {"flux": (PATCHED, TEXT), "lux": (UNTIED, BIASED)}
 LITERAL = re.compile(r'"(?:[^"\\$]|\\.)*"')
 
 
@@ -166,10 +166,14 @@ def check_torch_program(plain: ast.Module, found: ast.Module, text: str) -> None
 def test_hostile_text_stays_in_literals_and_comments_of_a_julia_program(
     framework: str, model: Model, text: str
 ) -> None:
-    plain, found = program(model, framework).split("\n"), program(hostile(model, text), framework).split("\n")
-    assert len(found) == len(plain)
-    assert found[0].startswith("# ")
-    for before, after in zip(plain[1:], found[1:], strict=True):
+    check_julia_program(program(model, framework), program(hostile(model, text), framework))
+
+
+def check_julia_program(plain: str, found: str) -> None:
+    """Check that two programs differ in comments, and in the literals of names, only."""
+    assert found.startswith("# ")
+    statements = [[line for line in one.split("\n") if not line.startswith("# ")] for one in (plain, found)]
+    for before, after in zip(*statements, strict=True):
         if before != after:  # then it has no literal but that of a name
             assert LITERAL.sub('""', after) == LITERAL.sub('""', before)
             assert '"' not in LITERAL.sub("", after)
@@ -214,8 +218,7 @@ def test_hostile_text_adds_no_statement_to_a_script(engine: str, text: str) -> N
     assert plain is not None
     assert found is not None
     if engine == "flux":
-        assert found.count("\n") == plain.count("\n")
-        assert found.startswith("# Train `")
+        check_julia_program(plain, found)
         return
     if engine == "torch":
         check_torch_program(ast.parse(plain), ast.parse(found), text)
