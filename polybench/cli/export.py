@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,9 @@ import typer
 from polybench.cli.completion import model_names, one_of
 from polybench.cli.export_study import export_study, names_study
 from polybench.cli.options import WORKLOAD, Overrides, reject_given, with_options
-from polybench.cli.output import check_writable, echo
+from polybench.cli.output import check_writable, echo, write
 from polybench.errors import BadInput
-from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
+from polybench.schema.options import PROGRAM_SUFFIX, WARMUP_STEPS_PER_BLOCK, Study
 
 _BOTH = {"data", "batch_size", "steps"}
 """Parameters that have an effect with --train and --weights, but not on the network alone."""
@@ -71,6 +72,14 @@ ExportOutput = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace what is at --output.")]
 
 
+Template = Annotated[
+    Path | None,
+    typer.Option(
+        "--template", metavar="FILE.py", help="Write a program of your own to fill in: its functions, with comments."
+    ),
+]
+
+
 @with_options(*WORKLOAD, "results")
 def export(
     context: typer.Context,
@@ -83,6 +92,7 @@ def export(
     steps: Steps = 60,
     output: ExportOutput = None,
     force: Force = False,
+    template: Template = None,
     results: Path | None = None,
 ) -> None:
     """Of a study, the programs that its engines ran and timed, from its log.
@@ -101,6 +111,9 @@ def export(
 
     Example: polybench export --model net.toml --framework keras -o net.py
     """
+    if template is not None:
+        _write_template(template, force=force)
+        return
     if output is not None and not force:
         _refuse_to_replace(output, *([output.with_suffix(".npz")] if framework else []), is_folder=train)
     if network is not None and names_study(network):
@@ -129,12 +142,23 @@ def export(
         _export_network(model, framework, study.seed, output)
 
 
-def _refuse_to_replace(*paths: Path, is_folder: bool) -> None:
+def _write_template(path: Path, *, force: bool) -> None:
+    if path.suffix != PROGRAM_SUFFIX:
+        raise BadInput(f"--template {path}: expected a file ending in {PROGRAM_SUFFIX}")
+    if not force:
+        _refuse_to_replace(path, is_folder=False, option="--template")
+    check_writable(path)
+    text = resources.files("polybench.scripts").joinpath("program_template.txt").read_text("utf-8")
+    write(text.replace("THIS_FILE", path.name), path)
+    echo(f"wrote {path}: fill in its functions, then: polybench compare --engines torch,./{path.name}", err=True)
+
+
+def _refuse_to_replace(*paths: Path, is_folder: bool, option: str = "--output") -> None:
     """Raise BadInput if a folder with files exists, or a file unless it ought to be a folder."""
     for path in paths:
         with contextlib.suppress(OSError):  # reported by what writes there
             if any(path.iterdir()) if path.is_dir() else path.is_file() and not is_folder:
-                raise BadInput(f"--output: {path} exists: name another one, or add --force")
+                raise BadInput(f"{option}: {path} exists: name another one, or add --force")
 
 
 def _reject_options_of_other_modes(context: typer.Context, *, train: bool, weights: bool) -> None:

@@ -562,6 +562,10 @@ class Overrides:
     def __init__(self, **fields: Any) -> None:
         self._fields = fields
 
+    def gives(self, field: str) -> bool:
+        """Return True if this field was given."""
+        return field in self._fields
+
     def apply(self, study: Study) -> Study:
         """Return the study with these fields; raise BadInput if they do not fit together.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,11 +34,17 @@ from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
 from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.errors import BadInput
-from polybench.schema.options import MachineGroup, SweepCommand
+from polybench.schema.options import MachineGroup, Study, SweepCommand, require_allowed
 
 if TYPE_CHECKING:
     from polybench.planning.grid import SweepSpec
     from polybench.planning.study_file import StudyFile
+
+
+AllowPrograms = Annotated[
+    bool,
+    typer.Option("--allow-programs", help="Run the programs that the study names, with your rights: read them first."),
+]
 
 
 @with_options(*OPTIONS)
@@ -59,6 +66,7 @@ def run(
     resume: Resume = False,
     on: TargetOption = None,
     upload: UploadOption = False,
+    allow_programs: AllowPrograms = False,
 ) -> None:
     """A file with a [sweep] table is measured at every combination of its values.
 
@@ -69,7 +77,7 @@ def run(
     reject_upload(on, upload=upload)
     is_remote = on is not None
     original, metadata, axes, machines, command = _find(study, quick, options.results, is_remote=is_remote)
-    chosen = overrides.apply(original)
+    chosen = _override(original, overrides, study, allow_programs=allow_programs)
     if (chosen.data, chosen.model, chosen.seed) != (original.data, original.model, original.seed):
         metadata = msgspec.structs.replace(metadata, data_sha256=None)
     chosen = chosen.quick() if quick else chosen
@@ -96,6 +104,13 @@ def run(
         resume_matching_study(chosen, options, strict=strict)
     else:
         execute(chosen, options, metadata=metadata, strict=strict, recheck=recheck)
+
+
+def _override(study: Study, overrides: Overrides, name: str, *, allow_programs: bool) -> Study:
+    """Return the study with the options; BadInput if its engines are programs that nobody has allowed."""
+    if not overrides.gives("engines"):
+        require_allowed(study.engines, name, allowed=allow_programs)
+    return overrides.apply(study)
 
 
 def _reject_single_study_options(name: str, options: OutputOptions, on: str | None, **more: object) -> None:
@@ -180,6 +195,7 @@ def resume(
     discard: Annotated[
         bool, typer.Option("--discard", help="Never resume it: its measurements stay as they are.")
     ] = False,
+    allow_programs: AllowPrograms = False,
 ) -> None:
     """A run resumes only on the same machine, with the same versions and data. `polybench list` shows what can
     be resumed.
@@ -197,6 +213,7 @@ def resume(
         discard_run(found, store)
         echo(f"{found.id} can no longer be resumed; its measurements remain")
         return
+    require_allowed(_engines(store.log_path(found.id)), found.id, allowed=allow_programs)
     if found.kind == "cluster":
         reject_explain(options, found.id)
         resume_cluster_run(found.id, options, strict=strict)
@@ -207,3 +224,13 @@ def resume(
     if found.kind in RESUME:
         resume_and_print(found.id, found.kind, options)
     resume_sweep_by_id(found.id, options)
+
+
+def _engines(log: Path) -> Sequence[str]:
+    """Return the engines of an unfinished log; none if it cannot be read, which its resumption reports."""
+    from polybench.log import read_outline
+    from polybench.planning.study_file import parse
+
+    with contextlib.suppress(OSError, BadInput):
+        return parse(read_outline(log).header.study, str(log)).engines
+    return ()

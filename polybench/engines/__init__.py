@@ -14,6 +14,7 @@ import msgspec
 
 from polybench.errors import install_command
 from polybench.plugins import Registry
+from polybench.schema.options import PROGRAM_SUFFIX
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -86,6 +87,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     replicas: Literal["processes", "devices"] | None = None
     replicas_environment: dict[str, str] = {}  # `{replicas}` in a value stands for their number
     no_data_parallel_reason: str = "this engine has no data-parallel training in polybench"
+    is_program: bool = False  # a file of the user's, whose path `factory` takes
     internal: bool = False  # part of polybench's own checks; `polybench engines` lists it with `--all` only
 
     def caveat(self, variants: Iterable[str]) -> str | None:
@@ -141,7 +143,28 @@ _CUDA_UNTESTED = "CPU; CUDA is implemented but has not been tested on a GPU yet"
 # the same (tensorflow/core/common_runtime/mkl_cpu_allocator.h).
 _NO_ONEDNN_POOL = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1"}
 
-ENGINES = Registry("engine", EngineSpec)
+_PROGRAM = EngineSpec(
+    "polybench.engines.program.engine:make_engine",
+    "a user's program",
+    environment={
+        "NPROC": "{threads}", "PJRT_NPROC": "{threads}", "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    },
+    compiled_as_whole=True,
+    no_data_parallel_reason="a user's program trains on one device",
+    is_program=True,
+)  # fmt: skip
+"""The engine of every user's program, whose name is that of its file."""
+
+
+class _Engines(Registry[EngineSpec]):
+    """The table of engines; a file of the user's is one."""
+
+    def find(self, name: str) -> EngineSpec:
+        return _PROGRAM if name.endswith(PROGRAM_SUFFIX) else super().find(name)
+
+
+ENGINES = _Engines("engine", EngineSpec)
 ENGINES |= {
     "flux": EngineSpec(
         "polybench.engines.flux.engine:FluxEngine",

@@ -40,13 +40,15 @@ class CheckContext(NamedTuple):
     """Everything apart from the request that determines the result of a check.
 
     `environment` has the worker's variables, as far as engines are known to read them; `python` path and version of the
-    interpreter; `machine` host name, CPU model and CPU features, for a GPU also the GPUs.
+    interpreter; `machine` host name, CPU model and CPU features, for a GPU also the GPUs. `program` is the text of a
+    user's program.
     """
 
     factory: str
     environment: Mapping[str, str]
     python: tuple[str, str | None]
     machine: tuple[str, ...]
+    program: str | None = None
 
 
 class CheckCache:

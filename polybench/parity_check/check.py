@@ -19,7 +19,7 @@ import functools
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -32,8 +32,11 @@ from polybench.data.batch_files import EpochFile, PipelineFiles, repeat_rows
 from polybench.data.batches import repeated_rows
 from polybench.data.file_cache import FileCache, cache_key
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.engines.source import Source
 from polybench.errors import ConfigurationFailed
 from polybench.parity_check.comparison import (
+    FLOAT64_TOLERANCE,
+    FLOAT64_TOLERANCE_OF_PROGRAM,
     ExpectedUpdate,
     State,
     allow_for_rounding,
@@ -48,6 +51,7 @@ from polybench.parity_check.comparison import (
     largest_failure,
     logits_error,
     loss_error,
+    program_errors,
     statistics_errors,
     timed_errors,
     timed_tolerance,
@@ -87,12 +91,24 @@ class ReferenceFailed(Exception):
     """The float64 reference crashed or timed out, so the check has no result."""
 
 
+class ProgramCheck(NamedTuple):
+    """What can be compared of a user's program besides its losses: it has no gradients."""
+
+    has_float64: bool
+    has_weights: bool
+
+    @classmethod
+    def of(cls, source: Source) -> ProgramCheck:
+        """Return what a program offers."""
+        return cls(source.has_dtype, "weights" in source.functions)
+
+
 class CheckRequest(NamedTuple):
     """Specifies a parity check of `job`, the job as it is timed, on the first `steps` + 1 batches of `epoch`.
 
     These batches are small. The timed part repeats their images up to the job's batch size. `timeout` is the maximum
     wait for each answer, in seconds. `pipeline_files` are the input of the engine's own pipeline, which has to deliver
-    the batches of `epoch`; None if the engine reads `epoch` itself.
+    the batches of `epoch`; None if the engine reads `epoch` itself. `program` is None for an engine.
     """
 
     job: Job
@@ -101,6 +117,7 @@ class CheckRequest(NamedTuple):
     steps: int
     timeout: float
     pipeline_files: PipelineFiles | None = None
+    program: ProgramCheck | None = None
 
 
 class ParityChecker:
@@ -122,16 +139,18 @@ class ParityChecker:
         checker cannot be used again.
         """
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
-        workload = request.job.workload
-        if not workload.is_forward_pass:
+        workload, is_program = request.job.workload, request.program is not None
+        if not (workload.is_forward_pass or is_program):
             request = request._replace(job=msgspec.structs.replace(request.job, dropout="given"))
-        tolerance = float64_tolerance(request.job.model, workload)
+        tolerance = FLOAT64_TOLERANCE_OF_PROGRAM if is_program else float64_tolerance(request.job.model, workload)
         deviations: list[KnownDeviation] = []
         try:
             small, large = (
                 _with_batch_size(request, size, folder) for size in (request.epoch.batch_size, workload.batch_size)
             )
-            if workload.is_forward_pass:
+            if request.program is not None:
+                float64, timed = self._check_program(engine, small, large, folder, request.program)
+            elif workload.is_forward_pass:
                 float64, timed = self._check_forward_pass(engine, small, large, folder)
             else:
                 float64, zero_gradients = self._check_float64(engine, small, folder, tolerance)
@@ -155,6 +174,42 @@ class ParityChecker:
             )
         finally:
             shutil.rmtree(folder)
+
+    def _check_program(
+        self, engine: WorkerSession, small: CheckRequest, large: CheckRequest, folder: Path, program: ProgramCheck
+    ) -> tuple[list[TensorComparison], list[TensorComparison]]:
+        """Compare the losses and weights of a user's program, in float64 if it has that, and as timed.
+
+        It trains without corrections, since nobody else can set its weights. A wrong gradient shows in the weights
+        after the step, and in the losses of later ones.
+        """
+        double = msgspec.structs.replace(small.job, dtype="float64")
+        float64 = (
+            self._program_errors(engine, "float64", small._replace(job=double), folder, program)
+            if program.has_float64
+            else []
+        )
+        short = large._replace(steps=min(2, large.steps))
+        return float64, self._program_errors(engine, "timed", short, folder, program)
+
+    def _program_errors(
+        self,
+        engine: WorkerSession,
+        part: Literal["float64", "timed"],
+        request: CheckRequest,
+        folder: Path,
+        program: ProgramCheck,
+    ) -> list[TensorComparison]:
+        conventions = _prepare(engine, request, request.job, request.weights)
+        expected = self._reference_run(request, conventions, folder / f"free {part}")
+        gradients = [state.gradients for state in expected.values()]
+        zero_gradients = find_zero_gradients(gradients, FLOAT64_TOLERANCE["gradient"])
+        initial = request.weights if program.has_weights else None
+        return [
+            error
+            for step, state in _run_training(engine, request, folder / part, changes=[]).items()
+            for error in program_errors(part, step, state, expected[step], request.job, zero_gradients, initial)
+        ]
 
     def _check_forward_pass(
         self, engine: WorkerSession, small: CheckRequest, large: CheckRequest, folder: Path
@@ -365,15 +420,20 @@ def _prepare(
     return session.request(message, request.timeout).conventions
 
 
-def _run_training(session: WorkerSession, request: CheckRequest, folder: Path) -> dict[int, State]:
-    """Train without corrections in between; return the states at steps 0, 1 and the last, and after the schedule."""
+def _run_training(
+    session: WorkerSession, request: CheckRequest, folder: Path, changes: Sequence[int] | None = None
+) -> dict[int, State]:
+    """Train without corrections in between; return the states at steps 0, 1 and the last, and after the schedule.
+
+    `changes` are the steps of the schedule, by default those of `_later_changes`.
+    """
     states = {}
     for step in range(request.steps + 1):
         if step in (0, 1, request.steps):
             states[step] = _snapshot(session, request, folder, step)
         if step < request.steps:
             session.request(calls.run_steps(step, 1), request.timeout)
-    for step in (changes := _later_changes(request)):
+    for step in (changes := _later_changes(request) if changes is None else changes):
         session.request(calls.run_steps(step, 1), request.timeout)
     if changes:
         states[changes[-1] + 1] = _snapshot(session, request, folder, changes[-1] + 1)

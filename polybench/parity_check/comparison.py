@@ -6,14 +6,14 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from polybench.data.batch_files import EpochFile, open_epoch
-from polybench.engines.job import NumericalConventions
+from polybench.engines.job import Job, NumericalConventions
 from polybench.errors import ConfigurationFailed
 from polybench.networks.layers import BatchNorm, GroupNorm, Layer, LayerNorm, walk
 from polybench.networks.model import Model
@@ -28,6 +28,9 @@ FLOAT64_TOLERANCE = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
 
 FLOAT64_TOLERANCE_WITH_NORM = {"loss": 1e-7, "gradient": 1e-7, "weight": 1e-7}
 """Normalization amplifies rounding errors: implementations of `resnet32` agree to 6.5e-10 after 3 steps."""
+
+FLOAT64_TOLERANCE_OF_PROGRAM = FLOAT64_TOLERANCE_WITH_NORM
+"""A program's constants may be float32 numbers, such as Keras's learning rate, which is then off by up to 6e-8."""
 
 _TIMED_TOLERANCE: Mapping[str, Mapping[str, float]] = {
     # One rounding can switch a ReLU or max-pool branch, so a float32 gradient can be off by percents: in `resnet32`
@@ -100,6 +103,9 @@ _OWN, _EXACT = "own", "exact"
 
 _DIVIDING = ("adam", "adamw", "rmsprop")
 """Optimizers that divide a gradient by its own size."""
+
+_ROUNDING_FLOOR = 1e-5
+"""Minimum scale of an update's error relative to the weights, whose rounding is 160 times smaller in float32."""
 
 _Pair = tuple[str, NDArray[Any], NDArray[Any]]
 """Name of a tensor, its actual values and its expected values."""
@@ -235,6 +241,20 @@ def float64_errors(
         yield _error("float64", "loss", step, "loss", actual.loss, expected.loss, 0.0, tolerance["loss"])
         for name, a, b in _pairs(actual.gradients, expected.gradients):
             yield _error("float64", name, step, "gradient", a, b, floor, tolerance["gradient"])
+    yield from _weight_errors(steps, actual, expected, tolerance, optimizer, zero_gradients, kind)
+
+
+def _weight_errors(
+    steps: Sequence[int],
+    actual: State,
+    expected: State,
+    tolerance: Mapping[str, float],
+    optimizer: Optimizer,
+    zero_gradients: Collection[str],
+    kind: ComparisonKind,
+) -> Iterator[TensorComparison]:
+    step = max(steps, default=-1) + 1
+    floor = GRADIENT_FLOOR * total_norm(expected.gradients)
     rounding = tolerance["gradient"] * floor
     sizes = {name: b.size for name, _, b in _pairs(expected.weights, expected.weights, zero_gradients)}
     rates = [optimizer.learning_rate_at(step) for step in steps]
@@ -243,6 +263,36 @@ def float64_errors(
         mean_drift = max(drift.values(), default=0.0) if name.endswith(_RUNNING_MEAN) else 0.0
         min_scale = max(floor, drift.get(name, mean_drift) / tolerance["weight"])
         yield _error("float64", name, step, kind, a, b, min_scale, tolerance["weight"])
+
+
+def program_errors(
+    part: Literal["float64", "timed"],
+    step: int,
+    actual: State,
+    expected: State,
+    job: Job,
+    zero_gradients: Collection[str],
+    initial: Path | None,
+) -> Iterator[TensorComparison]:
+    """Compare the loss of a user's program before `step` and, from the `initial` weights, its weights.
+
+    As timed, the updates so far are compared instead, with the tolerance of a gradient. An optimizer that divides by
+    the gradient makes full updates of rounding errors, so only losses are compared then.
+    """
+    model, workload = job.model, job.workload
+    tolerance = FLOAT64_TOLERANCE_OF_PROGRAM if part == "float64" else timed_tolerance(model, workload)
+    yield _error(part, "loss", step, "loss", actual.loss, expected.loss, 0.0, tolerance["loss"])
+    if initial is None or step == 0:
+        return
+    if part == "float64":
+        optimizer = workload.optimizer
+        yield from _weight_errors(range(step), actual, expected, tolerance, optimizer, zero_gradients, "weight")
+    elif workload.optimizer.name not in _DIVIDING:
+        start = _arrays(initial)
+        for name, a, b in _pairs(actual.weights, expected.weights):
+            if name not in zero_gradients:
+                floor = _ROUNDING_FLOOR * float(np.linalg.norm(np.ravel(start[name])))
+                yield _error(part, name, step, "weight", a - start[name], b - start[name], floor, tolerance["gradient"])
 
 
 def timed_errors(

@@ -6,16 +6,19 @@ Starts and reads nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
 from polybench.engines.job import Job
+from polybench.engines.source import Source, read_source
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import cores, host
 from polybench.networks import find_model
+from polybench.networks.layers import Dropout, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.planning import schedule
@@ -28,6 +31,7 @@ from polybench.schema.options import (
     check_tf32,
     configuration_grid,
     parse_price_key,
+    program_paths,
 )
 from polybench.schema.units import plural
 
@@ -39,7 +43,8 @@ class Plan(NamedTuple):
     """A resolved study.
 
     `workload` applies to configurations without their own precision; its dataset is the requested one.
-    `cpus` are the CPUs that every worker is pinned to; empty without pinning.
+    `cpus` are the CPUs that every worker is pinned to; empty without pinning. `programs` are the users' programs by the
+    name that they have as engines.
     """
 
     study: Study
@@ -47,6 +52,7 @@ class Plan(NamedTuple):
     workload: Workload
     configurations: tuple[Configuration, ...]
     cpus: tuple[int, ...] = ()
+    programs: Mapping[str, Source] = {}
 
     def workload_of(self, configuration: Configuration) -> Workload:
         """Return the workload of a configuration."""
@@ -150,11 +156,33 @@ def resolve(study: Study) -> Plan:
         pass_="forward" if study.inference else "training",
     )
     _check_replicas(study.replica_counts, workload, devices)
-    return Plan(study, model, workload, grid, _pinned(threads) if study.pin_cpus else ())
+    cpus = _pinned(threads) if study.pin_cpus else ()
+    return Plan(study, model, workload, grid, cpus, _read_programs(study, model))
+
+
+def _read_programs(study: Study, model: Model) -> dict[str, Source]:
+    """Read the users' programs; raises BadInput for one that cannot be a row of this study."""
+    programs = {name: read_source(Path(path).absolute()) for name, path in program_paths(study.engines).items()}
+    for name, source in programs.items():
+        if study.input == "pipeline":
+            raise BadInput(f"--input pipeline: {name} has no pipeline: omit the option, or the program")
+        if study.parity and not source.takes_weights:
+            raise BadInput(
+                f"{name} is not checked: its setup() takes no weights, so the reference does not know its losses:"
+                " write setup(weights), or compare times only, with --no-parity"
+            )
+        if study.parity and any(isinstance(layer, Dropout) for layer in walk(model.layers)):
+            raise BadInput(
+                f"{name} is not checked: {model.name} has dropout, and a program draws masks of its own: compare times"
+                " only, with --no-parity"
+            )
+    return programs
 
 
 def check_remote(study: Study) -> None:
     """Check a study for another machine, independent of this machine's devices and cores."""
+    if programs := program_paths(study.engines):
+        raise BadInput(f"{', '.join(programs)}: programs of yours run on this machine only: omit them, or --on")
     if study.devices is None:  # prices may name more devices
         both = () if study.precisions == ("tf32",) else ("cpu",)
         study = msgspec.structs.replace(study, devices=(*both, "cuda"), prices={})

@@ -153,9 +153,9 @@ CALLS: dict[str, Call[..., Any]] = {}
 # The table of calls. Paths name `.npz` files of tensors in the canonical layout.
 
 
-# Import the engine's framework and report its versions and devices.
+# Import the engine's framework, or the user's program at a path, and report its versions and devices.
 @Call
-def load(factory: str, rank: Rank = SINGLE_RANK) -> Loaded: ...
+def load(factory: str, rank: Rank = SINGLE_RANK, program: str | None = None) -> Loaded: ...
 # List the code that is loaded by now; frameworks import some of it late.
 @Call
 def list_code() -> dict[str, str]: ...

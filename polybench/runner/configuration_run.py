@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from polybench.engines.job import EngineInfo
+from polybench.engines.source import Source
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.log import EngineLoaded, Failed, Log, OfConfiguration, ParityChecked, Warned
 from polybench.planning.plan import engine_spec
@@ -35,6 +36,7 @@ class ConfigurationRun(MeasuredConfiguration):
     Attributes:
         log: gets the events that `record` applies; None for a configuration that is only looked up.
         interpreter: of its workers.
+        source: the user's program that they run, if it is one.
         cached_check: a check that counts as soon as a worker has loaded the same code.
         code: the code that its last worker had loaded before its first step, see `protocol.loaded_code`.
         later_code: files that the checked worker had loaded at the end of the parity check, in addition.
@@ -42,6 +44,7 @@ class ConfigurationRun(MeasuredConfiguration):
 
     log: Log | None = None
     interpreter: Interpreter = OWN_INTERPRETER
+    source: Source | None = None
     cached_check: CachedParity | None = None
     code: dict[str, str] = field(default_factory=dict)
     later_code: dict[str, str] = field(default_factory=dict)

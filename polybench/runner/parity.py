@@ -15,7 +15,7 @@ import platformdirs
 from polybench.errors import ConfigurationFailed, RequiredEngineMissing
 from polybench.machine import host
 from polybench.parity_check.cache import CachedCheck, CheckCache, CheckContext
-from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
+from polybench.parity_check.check import CheckRequest, ParityChecker, ProgramCheck, ReferenceFailed
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
@@ -104,7 +104,8 @@ def _needs_check(session: Session, run: ConfigurationRun) -> bool:
 def _check_request(session: Session, run: ConfigurationRun) -> CheckRequest:
     study, files = session.plan.study, session.files
     job = session.plan.job(run.configuration)
-    return CheckRequest(job, files.weights, files.parity, study.parity_steps, study.timeout, files.parity_stream)
+    request = CheckRequest(job, files.weights, files.parity, study.parity_steps, study.timeout, files.parity_stream)
+    return request._replace(program=run.source and ProgramCheck.of(run.source))
 
 
 def _open_cache() -> CheckCache:
@@ -116,6 +117,7 @@ def _cache_key(cache: CheckCache, session: Session, run: ConfigurationRun) -> st
     machine = (this_host.hostname, this_host.cpu, host.cpu_features())
     context = CheckContext(
         factory=engine_spec(run.configuration).factory,
+        program=run.source and run.source.text,
         environment=run.env_vars | run.planned.inherited_env_vars | {"": run.planned.unrecorded_env_hash},
         python=(run.interpreter.executable, run.interpreter.version),
         machine=machine if run.configuration.device == "cpu" else (*machine, *this_host.gpus),

@@ -104,6 +104,7 @@ class Session:
             self.record(self.settings)
         for run, own in zip(self.runs, self.own_runs, strict=True):
             run.interpreter, run.log, run.planned = own.interpreter, self.log, own.planned
+            run.source = own.source
             if run.is_active and own.status == "unavailable":
                 name = run.configuration.name
                 run.record(Failed(configuration=name, status=own.status, reason=own.reason, hint=own.hint))

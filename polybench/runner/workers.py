@@ -94,8 +94,9 @@ def start_reference(logs: Path, timeout: float, cpus: Collection[int]) -> Worker
 
 
 def load_request(run: ConfigurationRun) -> Request[Loaded]:
-    """Return the request that imports a configuration's framework."""
-    return calls.load(engine_spec(run.configuration).factory)
+    """Return the request that imports a configuration's framework, or the user's program."""
+    program = None if run.source is None else str(run.source.path)
+    return calls.load(engine_spec(run.configuration).factory, program=program)
 
 
 def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
@@ -191,4 +192,4 @@ def _make_run(plan: Plan, planned: PlannedConfiguration, interpreter: Callable[[
         inherited_env_vars=recorded_env_vars(os.environ, variables),
         unrecorded_env_hash=unrecorded_env_hash(os.environ, variables),
     )
-    return ConfigurationRun(planned, interpreter=python)
+    return ConfigurationRun(planned, interpreter=python, source=plan.programs.get(configuration.engine))

@@ -85,6 +85,36 @@ RENAME = {"pass_": "pass"}
 """Field -> name in documents, which is a keyword of Python."""
 
 
+PROGRAM_SUFFIX = ".py"
+"""Ending of a user's program, which is a row like an engine."""
+_PROGRAM = re.compile(
+    rf"(?P<path>(?:.*/)?(?P<name>[^/]*{re.escape(PROGRAM_SUFFIX)}))(?:@(?P<environment>[^/@]*))?", re.DOTALL
+)
+
+
+def program_paths(engines: Iterable[str]) -> dict[str, str]:
+    """Return the paths of the users' programs among these engines, by the names of their files.
+
+    Raises BadInput for a name that is not plain, or that two files have.
+    """
+    found: dict[str, str] = {}
+    for program in filter(None, map(_PROGRAM.fullmatch, engines)):
+        name, path = program["name"], program["path"]
+        if not re.fullmatch(_NAME, name):
+            raise BadInput(f"{path}: expected a file name of letters, digits and . _ - only: rename it")
+        if found.setdefault(name, path) != path:
+            raise BadInput(f"{found[name]} and {path} have the same name, {name}: rename one of them")
+    return found
+
+
+def require_allowed(engines: Iterable[str], name: str, *, allowed: bool) -> None:
+    """Raise BadInput if a file, or a saved study, of this name has programs that nobody has allowed."""
+    if (programs := program_paths(engines)) and not allowed:
+        raise BadInput(
+            f"{name} runs {', '.join(programs.values())} with your rights: read what they do, then add --allow-programs"
+        )
+
+
 class EngineName(NamedTuple):
     """An engine with its variants and environment: `torch+compile@nightly`.
 
@@ -102,9 +132,14 @@ class EngineName(NamedTuple):
     def parse(cls, text: str) -> EngineName:
         """Split the name without checking that the engine and its variants exist.
 
+        That of a user's program, `./mine.py@nightly`, is the name of its file.
+
         Raises:
             BadInput: the part after the @ is not a valid name of an environment.
         """
+        if program := _PROGRAM.fullmatch(text):
+            environment = program["environment"]
+            return cls(program["name"], (), None if environment is None else check_environment(environment))
         plain, at, environment = text.partition("@")
         engine, *variants = plain.split("+")
         if "+" in environment:

@@ -12,6 +12,7 @@ from polybench.errors import BadInput
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.documents import AnyDocument
 from polybench.schema.metadata import UNKNOWN_HOST, Host
+from polybench.schema.options import PROGRAM_SUFFIX, EngineName
 
 OMITTED = "<omitted>"
 """Stands for a text that was left out."""
@@ -44,7 +45,7 @@ def anonymize(document: Document) -> Document:
 
 
 def anonymize_study(study: str) -> str:
-    """Return a study in TOML without the paths of its data and environments."""
+    """Return a study in TOML without the paths of its data, environments and programs."""
     try:
         fields = tomllib.loads(study)
     except tomllib.TOMLDecodeError:  # of another program
@@ -53,6 +54,8 @@ def anonymize_study(study: str) -> str:
         fields["data"] = OMITTED
     if isinstance(fields.get("env"), dict):
         fields["env"] = dict.fromkeys(fields["env"], OMITTED)
+    if isinstance(fields.get("engines"), list):
+        fields["engines"] = [str(engine).rpartition("/")[2] for engine in fields["engines"]]
     return tomli_w.dumps(fields)
 
 
@@ -66,7 +69,14 @@ def without_names(value: Any) -> Any:
     if value.get("status") in ("failed", "unavailable"):  # the texts of its engine
         kept |= dict.fromkeys({"reason", "hint"} & kept.keys())
         kept["reason"] = OMITTED
+    if is_users_program(value.get("engine")):
+        kept["program"] = None
     return kept
+
+
+def is_users_program(engine: object) -> bool:
+    """Return True for the engine of a user's program, whose text is the user's own."""
+    return isinstance(engine, str) and EngineName.parse(engine).engine.endswith(PROGRAM_SUFFIX)
 
 
 def _omit(name: str, value: Any) -> Any:  # noqa: PLR0911 - one return per field

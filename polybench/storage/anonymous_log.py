@@ -18,7 +18,14 @@ from polybench.log import (
     SettingsChosen,
     Warned,
 )
-from polybench.storage.anonymize import OMITTED, OMITTED_WARNINGS, anonymize_study, without_names, without_paths
+from polybench.storage.anonymize import (
+    OMITTED,
+    OMITTED_WARNINGS,
+    anonymize_study,
+    is_users_program,
+    without_names,
+    without_paths,
+)
 
 
 def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa: PLR0911 - one return per event
@@ -33,7 +40,9 @@ def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa
             return msgspec.structs.replace(event, configurations=[*map(_without_values, event.configurations)])
         case EngineLoaded():
             names = {"versions": without_paths(event.versions), "build": without_paths(event.build)}
-            return msgspec.structs.replace(event, python=None, **names)
+            own = is_users_program(event.configuration.partition("/")[0])
+            program = None if own else event.program
+            return msgspec.structs.replace(event, python=None, program=program, **names)
         case BlockTimed() if event.usage is not None:
             usage = event.usage
             gpu = usage.gpu and dataclasses.replace(usage.gpu, failures={})

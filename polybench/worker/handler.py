@@ -99,7 +99,7 @@ class Worker:
             raise ConfigurationFailed("no engine loaded")
         return self._engine
 
-    def load(self, factory: str, rank: Rank) -> Loaded:
+    def load(self, factory: str, rank: Rank, program: str | None) -> Loaded:
         module, _, name = factory.partition(":")
         start = time.perf_counter()
         try:
@@ -107,7 +107,7 @@ class Worker:
         except ModuleNotFoundError as error:  # a plug-in engine, in an environment without its package
             package = str(error.name).partition(".")[0]
             raise EngineUnavailable(f"cannot import the engine: {error}", f"pip install {package}") from error
-        engine: Engine = make_engine()
+        engine: Engine = make_engine() if program is None else make_engine(program)
         if rank.count > 1:
             engine.join_process_group(rank)
         self._rank = rank

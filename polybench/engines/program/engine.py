@@ -1,0 +1,174 @@
+"""Runs a user's program: a Python file with the functions that docs/guides/own_program.md describes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from polybench.engines.base import Array, Engine, Snapshot, Weights
+from polybench.engines.job import EngineInfo, Job, NumericalConventions
+from polybench.engines.program import frameworks
+from polybench.engines.shared.batches import as_dtype, prefault
+from polybench.engines.source import read_source
+from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
+from polybench.schema.resources import Allocations
+
+
+class ProgramEngine(Engine):
+    """The training step of a user's file. The user's code runs with the user's rights."""
+
+    timing_resolution: Literal["step", "block"] = "step"
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._source = read_source(Path(path))
+        except BadInput as error:
+            raise ConfigurationFailed(str(error)) from None
+        self._program = self._run(self._source.text)
+        self._dtype = "float32"
+        self._steps: list[int] = []
+        """Steps since the last reset."""
+
+    def _run(self, text: str) -> ModuleType:
+        """Run the text as a module at the program's path, as Python runs a program, but for its main part."""
+        path = self._source.path
+        module = ModuleType(path.stem)
+        module.__file__ = str(path)
+        sys.modules[module.__name__] = module  # dataclasses look their module up
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))
+        with _guarded("while it was imported"):
+            exec(compile(text, path, "exec"), module.__dict__)
+        return module
+
+    def probe(self) -> EngineInfo:
+        return EngineInfo(frameworks.versions(), {}, frameworks.devices())
+
+    def build(self, job: Job, weights: Weights) -> None:
+        source, self._job = self._source, job
+        if job.device != "cpu" and not source.has_device:
+            raise EngineUnavailable(
+                f'{source.path.name} has no constant DEVICE = "cuda:0" at its top', "add it, or use --devices cpu"
+            )
+        self.timing_resolution = "step" if job.device == "cpu" else "block"
+        frameworks.set_threads(job.workload.threads)
+        self.program = source.adapted(job.dtype, job.device)
+        if job.dtype == "float64":
+            frameworks.allow_float64()
+        if self.program != source.text:
+            self._program = self._run(self.program)
+        elif self._dtype != job.dtype:
+            self._program = self._run(source.text)
+        self._dtype = job.dtype
+        self.set_initial_weights(weights)
+        with _guarded("in setup"):
+            self._state = self._setup()
+        self._wait: Callable[[Any], object] = frameworks.synchronizer(self._program)
+
+    def conventions(self) -> NumericalConventions:
+        return frameworks.conventions(self._job)
+
+    def _setup(self) -> Any:
+        return self._program.setup(dict(self._initial)) if self._source.takes_weights else self._program.setup()
+
+    def load(self, images: Array, labels: Array) -> None:
+        prefault(images)
+        with _guarded("in load"):
+            self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
+
+    def reset(self) -> None:
+        self._steps = []
+        with _guarded("in reset"):
+            if hasattr(self._program, "reset"):
+                self._program.reset(self._state, dict(self._initial))
+            else:
+                self._state = self._setup()
+
+    def set_initial_weights(self, weights: Weights) -> None:
+        self._initial = as_dtype(weights, self._job.dtype)
+
+    def run_steps(self, first: int, n: int) -> float:
+        state, train_step, wait = self._state, self._program.train_step, self._wait
+        batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
+        with _guarded(f"in step {first}" if n == 1 else f"in steps {first} to {first + n - 1}"):
+            wait((state, None))
+            start = perf_counter()
+            for batch in batches:
+                loss = train_step(state, batch)
+            wait((state, loss))
+            seconds = perf_counter() - start
+        self._steps += range(first, first + n)
+        self._loss = loss
+        return seconds
+
+    def loss(self) -> float:
+        try:
+            return float(self._loss)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationFailed(f"{self._source.path.name}: train_step returned no loss: {error}") from None
+
+    def logits(self, images: Array) -> Array:  # noqa: ARG002
+        raise EngineUnavailable("a program's accuracy is not measured", "omit --epochs and targets")
+
+    def snapshot(self, step: int) -> Snapshot:
+        """Return the loss of a step, and the weights before it, without gradients.
+
+        The loss is that of a step, which changes the state: the steps up to it are then repeated from the start.
+        """
+        weights, steps = self._weights(), list(self._steps)
+        self.run_steps(step, 1)
+        loss = self.loss()
+        self.reset()
+        for earlier in steps:
+            self.run_steps(earlier, 1)
+        return Snapshot(loss, {}, weights)
+
+    def _weights(self) -> dict[str, Array]:
+        """Return the weights by name, if the program has them; raises ConfigurationFailed for a wrong name or shape."""
+        if not hasattr(self._program, "weights"):
+            return {}
+        with _guarded("in weights"):
+            found = {name: np.array(array) for name, array in self._program.weights(self._state).items()}
+        name = self._source.path.name
+        for tensor, shape in self._job.model.tensor_shapes().items():
+            if tensor not in found:
+                raise ConfigurationFailed(f"{name}: weights() lacks {tensor}: expected all tensors of the network")
+            if found[tensor].shape != shape:
+                raise ConfigurationFailed(f"{name}: {tensor} of weights() is {found[tensor].shape}: expected {shape}")
+        return {tensor: found[tensor] for tensor in self._job.model.tensor_shapes()}
+
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        return frameworks.count_allocations(lambda: self.run_steps(first, n), n, self._job.device)
+
+    def close(self) -> None:
+        self._batches = []
+
+
+@contextlib.contextmanager
+def _guarded(when: str) -> Iterator[None]:
+    """Turn what a user's code raises into a failure of this row, and undo a change of the working directory."""
+    folder = Path.cwd()
+    try:
+        yield
+    except (EngineUnavailable, ConfigurationFailed):
+        raise
+    except SystemExit as error:
+        raise ConfigurationFailed(f"the program called exit({error.code or 0}) {when}") from None
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        raise ConfigurationFailed(f"{type(error).__name__} {when}: {text[0] if text else 'no message'}") from error
+    finally:
+        os.chdir(folder)
+
+
+def make_engine(path: str) -> ProgramEngine:
+    """Import the program at this path."""
+    return ProgramEngine(path)

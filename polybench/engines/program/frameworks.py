@@ -1,0 +1,83 @@
+"""What a program's framework offers to every program: synchronization, threads, versions, counts of allocations.
+
+A framework is that of the program if the program has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.engines.shared.frameworks import has_cuda_driver
+from polybench.schema.resources import Allocations
+
+_LIBRARIES = ("torch", "tensorflow", "keras", "jax", "jaxlib", "optax", "flax", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that this process has imported."""
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    return {name: str(version) for name, version in found.items() if version is not None}
+
+
+def devices() -> tuple[str, ...]:
+    """Return the CPU and, if there is a driver, the first GPU: which of them a program uses is its `DEVICE`."""
+    return ("cpu", "cuda:0") if has_cuda_driver() else ("cpu",)
+
+
+def set_threads(threads: int) -> None:
+    """Set the sizes of the thread pools of PyTorch and TensorFlow; JAX reads its variable at start."""
+    if "torch" in sys.modules:
+        from polybench.engines.shared import pytorch
+
+        pytorch.set_threads(threads)
+    if "tensorflow" in sys.modules:
+        from polybench.engines.shared import tensorflow
+
+        tensorflow.set_threads(threads)
+
+
+def allow_float64() -> None:
+    """Let JAX have arrays in float64, which its other settings round to float32."""
+    if (jax := sys.modules.get("jax")) is not None:
+        jax.config.update("jax_enable_x64", True)
+
+
+def synchronizer(program: Any) -> Callable[[Any], object]:
+    """Return the function of (state, loss) that waits until the device has computed both."""
+    if hasattr(program, "synchronize"):
+        return lambda values: program.synchronize(values[0])
+    if (jax := sys.modules.get("jax")) is not None:
+        wait: Callable[[Any], object] = jax.block_until_ready
+        return wait
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return lambda _: torch.cuda.synchronize()
+    tensorflow: Any = sys.modules.get("tensorflow")
+    if tensorflow is not None and tensorflow.config.list_logical_devices("GPU"):
+        return lambda _: tensorflow.test.experimental.sync_devices()
+    return lambda _: None
+
+
+def conventions(job: Job) -> NumericalConventions:
+    """Return the conventions of Keras, if the program has imported it; PyTorch and JAX have no deviations."""
+    if "keras" not in sys.modules:
+        return NO_DEVIATIONS
+    from polybench.engines.shared import keras_state
+
+    return keras_state.conventions(job)
+
+
+def count_allocations(train: Callable[[], object], steps: int, device: str) -> Allocations:
+    """Count the tensors that `train` allocates in PyTorch or TensorFlow; no source counts those of other libraries."""
+    if (torch := sys.modules.get("torch")) is not None:
+        from polybench.engines.shared import pytorch
+
+        return pytorch.count_allocations(train, steps, torch.device(device))
+    if "tensorflow" in sys.modules:
+        from polybench.engines.shared import tensorflow
+
+        return tensorflow.count_allocations(train, steps, device != "cpu")
+    return Allocations()

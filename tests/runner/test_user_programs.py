@@ -1,0 +1,275 @@
+"""Users' programs as rows of real studies: their check, their failures, and who may run them."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.data import synthetic
+from polybench.errors import BadInput
+from polybench.planning.plan import check_remote, resolve
+from polybench.run import run_study
+from polybench.runner.prepare import new_header
+from polybench.runner.progress import NullProgress
+from polybench.schema.options import EngineName, Study, program_paths
+from polybench.schema.result import Result
+from polybench.storage.anonymize import anonymize
+from polybench.storage.store import Store
+from tests.commands import printed, refused
+from tests.runner.studies import FAST
+from tests.user_programs import MISTAKES, MODEL, PROGRAM, without
+
+
+@pytest.fixture(autouse=True)
+def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+
+
+def study(folder: Path, *texts: str, **fields: Any) -> Study:
+    """Return a study of these programs, one.py, two.py and so on."""
+    names = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    for name, text in zip(names, texts, strict=False):
+        path = folder / f"{name}.py"
+        if not path.exists() or path.read_text() != text:  # a new file is checked again
+            path.write_text(text)
+    engines = tuple(f"{folder}/{name}.py" for name, _ in zip(names, texts, strict=False))
+    settings = {**FAST, "processes": 1, "rounds_per_process": 1, "devices": ("cpu",), "model": MODEL, "batch_size": 16}
+    return Study(**{**settings, "engines": engines, **fields})
+
+
+def measure(folder: Path, *texts: str, **fields: Any) -> list[Result]:
+    return run_study(study(folder, *texts, **fields), NullProgress(), store=None).results
+
+
+def check(folder: Path, *texts: str, **fields: Any) -> list[Result]:
+    return run_study(study(folder, *texts, **fields), NullProgress(), store=None, parity_check="only").results
+
+
+def test_a_program_is_a_row_that_is_checked_like_an_engine(tmp_path: Path) -> None:
+    first, second = measure(tmp_path, PROGRAM, without(PROGRAM, "weights"))
+    assert [first.configuration, second.configuration] == ["one.py/cpu", "two.py/cpu"]
+    assert first.engine == "one.py"
+    for result in (first, second):
+        assert (result.status, result.reason, result.parity.status) == ("ok", None, "pass")
+        assert result.step_time is not None
+        assert result.startup is not None
+        assert result.allocations.native is not None
+        assert result.versions["numpy"]
+    assert first.program is not None
+    assert first.program.text == PROGRAM
+    kinds = [{(one.part, one.kind) for one in result.parity.tensors} for result in (first, second)]
+    assert kinds[0] == {(part, kind) for part in ("float64", "timed") for kind in ("loss", "weight")}
+    assert kinds[1] == {("float64", "loss"), ("timed", "loss")}
+    assert first.parity.float64 is not None
+    assert (first.parity.float64.max_weight_error or 1) < 1e-12
+    names = {one.name for one in first.parity.tensors if one.kind == "weight"}
+    assert names == {"dense.weight", "dense.bias"}
+
+
+def test_a_program_without_dtype_is_checked_as_it_is_timed(tmp_path: Path) -> None:
+    (result,) = check(tmp_path, PROGRAM.replace("DTYPE", "NUMBERS"))
+    assert result.parity.status == "pass"
+    assert {one.part for one in result.parity.tensors} == {"timed"}
+
+
+def test_mistakes_are_found_and_named(tmp_path: Path) -> None:
+    texts = [PROGRAM.replace(*change) for change in MISTAKES.values()]
+    assert PROGRAM not in texts
+    for with_weights in (True, False):
+        results = check(tmp_path, *(text if with_weights else without(text, "weights") for text in texts))
+        for mistake, result in zip(MISTAKES, results, strict=True):
+            assert result.parity.status == "fail", mistake
+            first = {one.name for one in result.parity.tensors if not one.passed and one.step < 2}
+            if mistake == "a sum in place of the mean":
+                assert first == {"loss"}
+            if mistake == "a bias that is not trained" and with_weights:
+                assert first - {"loss"} == {"dense.bias"}
+
+
+def test_without_float64_large_mistakes_are_still_found(tmp_path: Path) -> None:
+    found = {}
+    texts = [PROGRAM.replace(*change).replace("DTYPE", "NUMBERS") for change in MISTAKES.values()]
+    for mistake, result in zip(MISTAKES, check(tmp_path, *texts), strict=True):
+        found[mistake] = result.parity.status
+    assert found.pop("another rate") in ("pass", "fail")
+    assert found == dict.fromkeys(found, "fail")
+
+
+BAD = {
+    "def load(images, labels):": ("raise ValueError('no data')", "ValueError in load: no data"),
+    "def reset(state, weights, step=0):": ("raise KeyError('x')", "KeyError in setup: 'x'"),
+    "def train_step(state, batch):": ("import sys; sys.exit(3)", r"the program called exit(3) in step 0"),
+    "def weights(state):": ("return {}", "one.py: weights() lacks dense.weight: expected all tensors of the network"),
+}
+
+
+@pytest.mark.parametrize("engine", ["torch", *(pytest.param(name, marks=pytest.mark.wide) for name in ("jax", "tf"))])
+def test_an_exported_program_computes_what_its_engine_computes(engine: str, tmp_path: Path) -> None:
+    if find_spec({"tf": "tensorflow"}.get(engine, engine)) is None:
+        pytest.skip(f"{engine} is not installed")
+    store = Store(tmp_path / "results")
+    timed = study(tmp_path, engines=(engine,), model="lenet", parity=False, cold_starts=0, metrics=False)
+    run_study(timed, NullProgress(), store=store)
+    printed("export", "last", "--results", store.folder, "-o", tmp_path / "one.py")
+    (result,) = check(tmp_path, (tmp_path / "one.py").read_text(), model="lenet")
+    assert result.parity.status == "pass", result.parity.reason
+    assert {one.part for one in result.parity.tensors} == {"float64", "timed"}
+
+
+def test_the_programs_of_the_guide_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "own_program.md").read_text("utf-8")
+    (text,) = re.findall(r"```python\n(.+?)```", guide, re.DOTALL)
+    results = measure(tmp_path, text, text.replace("256", "128"), parity=False, metrics=False)
+    assert [one.status for one in results] == ["ok", "ok"]
+    assert all(one.versions["torch"] for one in results)
+
+
+@pytest.mark.parametrize("function", BAD)
+def test_what_a_program_raises_is_one_line_and_the_others_go_on(function: str, tmp_path: Path) -> None:
+    code, message = BAD[function]
+    bad, good = check(tmp_path, PROGRAM.replace(function, f"{function}\n    {code}"), PROGRAM)
+    name = Path(bad.configuration).parent.name
+    assert (bad.status, bad.reason) == ("failed", message.replace("one.py", name))
+    assert good.parity.status == "pass"
+
+
+ODD = {
+    "it prints": "print('hello')",
+    "it reads the standard input": "import sys; sys.stdin.read()",
+    "it changes the working directory": "import os; os.chdir('/')",
+    "it seeds otherwise": "np.random.seed(5)",
+}
+
+
+def test_odd_programs_run(tmp_path: Path) -> None:
+    line = "def train_step(state, batch):\n"
+    texts = [PROGRAM.replace(line, f"{line}    {code}\n") for code in ODD.values()]
+    for oddity, result in zip(ODD, check(tmp_path, *texts), strict=True):
+        assert result.parity.status == "pass", (oddity, result.reason)
+
+
+ENDS = {
+    "raise RuntimeError('at import')": "RuntimeError while it was imported: at import",
+    "import os; os._exit(7)": "7",
+    "import missing_module": "ModuleNotFoundError while it was imported: No module named 'missing_module'",
+}
+
+
+def test_a_program_that_cannot_be_imported_fails_alone(tmp_path: Path) -> None:
+    results = check(tmp_path, *(f"{text}\n{PROGRAM}" for text in ENDS), PROGRAM)
+    for expected, result in zip(ENDS.values(), results[:-1], strict=True):
+        assert result.status == "failed"
+        assert expected in (result.reason or "")
+    assert results[-1].parity.status == "pass"
+
+
+def test_a_program_that_hangs_or_has_no_loss_fails_alone(tmp_path: Path) -> None:
+    line = "def train_step(state, batch):\n"
+    hanging = PROGRAM.replace(line, f"{line}    import time; time.sleep(60)\n")
+    lossless = PROGRAM.replace("    return loss", "    return None")
+    one, two, three = measure(tmp_path, hanging, lossless, PROGRAM, parity=False, timeout=5.0, cold_starts=0)
+    assert one.status == "failed"
+    assert "no response to prepare within 5 s (--timeout)" in (one.reason or "")
+    assert (two.status, two.reason) == (
+        "failed",
+        "two.py: train_step returned no loss: float() argument must be a string or a real number, not 'NoneType'",
+    )
+    assert (three.status, three.parity.status) == ("ok", "skipped")
+
+
+OWN = "state = [0]\ndef setup(): return state\ndef load(x, y): return x\ndef train_step(s, b): return b.mean()\n"
+"""A program of another network."""
+
+
+def test_a_program_of_another_network_needs_no_parity(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"one\.py is not checked: its setup\(\) takes no weights"):
+        resolve(study(tmp_path, OWN))
+    with pytest.raises(
+        BadInput, match=r"one\.py is not checked: mnist-mlp has dropout, and a program draws masks of its"
+    ):
+        resolve(study(tmp_path, PROGRAM, model="mnist-mlp"))
+    one, two = measure(tmp_path, OWN, PROGRAM, parity=False)
+    assert (one.status, one.parity.status) == ("ok", "skipped")
+    assert two.vs_baseline is not None or one.vs_baseline is not None
+
+
+def test_a_cached_check_is_that_of_the_same_text(tmp_path: Path) -> None:
+    def checked_again(text: str) -> str | None:
+        folder = tmp_path / "programs"
+        folder.mkdir(exist_ok=True)
+        store = Store(tmp_path / "results")
+        measured = run_study(study(folder, text), NullProgress(), store=store)
+        return measured.results[0].parity.checked_at if measured.results[0].parity.status == "pass" else None
+
+    first = checked_again(PROGRAM)
+    assert first is not None
+    assert checked_again(PROGRAM) == first
+    wrong = PROGRAM.replace(*MISTAKES["another momentum"])
+    assert checked_again(wrong) is None
+
+
+def test_an_anonymous_study_has_neither_path_nor_text_of_a_program(tmp_path: Path) -> None:
+    store = Store(tmp_path / "results")
+    named = run_study(study(tmp_path, OWN, parity=False), NullProgress(), store=None)
+    header = new_header(anonymous=True)
+    run_study(study(tmp_path, OWN, parity=False), NullProgress(), store=store, header=header)
+    (log,) = store.folder.glob("*.jsonl")
+    for text in (log.read_text(), msgspec.json.encode(anonymize(named)).decode()):
+        assert "one.py/cpu" in text
+        assert str(tmp_path) not in text
+        assert "b.mean" not in text
+
+
+def test_names_of_programs() -> None:
+    assert EngineName.parse("./a+b/mine.py@old") == EngineName("mine.py", (), "old")
+    assert EngineName.parse("mine.py") == EngineName("mine.py")
+    assert str(EngineName.parse("/x@y/mine.py")) == "mine.py"
+    assert program_paths(("torch", "./mine.py", "./mine.py@old", "../other.py")) == {
+        "mine.py": "./mine.py",
+        "other.py": "../other.py",
+    }
+    with pytest.raises(BadInput, match=r"\./mine\.py and b/mine\.py have the same name, mine\.py: rename one of them"):
+        program_paths(("./mine.py", "b/mine.py"))
+    with pytest.raises(BadInput, match=r"a b\.py: expected a file name of letters, digits"):
+        program_paths(("./a b.py",))
+
+
+def test_a_program_runs_on_this_machine_and_with_preloaded_data_only(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"one\.py: programs of yours run on this machine only: omit them, or --on"):
+        check_remote(study(tmp_path, PROGRAM))
+    with pytest.raises(BadInput, match=r"--input pipeline: one\.py has no pipeline"):
+        resolve(study(tmp_path, PROGRAM, input="pipeline"))
+
+
+def test_a_program_that_a_file_names_needs_permission(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(PROGRAM)
+    (file := tmp_path / "study.toml").write_text(
+        f'engines = ["{tmp_path}/one.py"]\nmodel = "lenet"\ndevices = ["cpu"]\n'
+    )
+    expected = f"runs {tmp_path}/one.py with your rights: read what they do, then add --allow-programs"
+    assert expected in refused("run", file)
+    assert "one.py" in printed("run", file, "--allow-programs", "--dry-run")
+    assert "fake" in printed("run", file, "--engines", "fake", "--dry-run")
+
+
+def test_a_resumed_study_needs_permission_and_the_same_program(tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    store = Store(tmp_path / "results")
+    begun = study(folder, OWN, model="lenet", parity=False, cold_starts=0, processes=2)
+    run_study(begun, NullProgress(), store=store)
+    (log,) = store.folder.glob("*.jsonl")
+    lines = log.read_bytes().splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lines) if json.loads(line)["event"] == "process_start"]
+    log.write_bytes(b"".join(lines[: starts[1] + 1]))
+    assert "add --allow-programs" in refused("resume", log.stem, "--results", store.folder)
+    (folder / "one.py").write_text(OWN.replace("[0]", "[1]"))
+    again = refused("resume", log.stem, "--results", store.folder, "--allow-programs")
+    assert again.startswith(f"cannot resume {log.stem}: the loaded code changed: ")
