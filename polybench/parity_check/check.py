@@ -36,22 +36,23 @@ from polybench.engines.source import Source
 from polybench.errors import ConfigurationFailed
 from polybench.parity_check.comparison import (
     FLOAT64_TOLERANCE,
-    FLOAT64_TOLERANCE_OF_PROGRAM,
     ExpectedUpdate,
     State,
     allow_for_rounding,
     batch_errors,
+    divides_by_gradient,
     evaluation_errors,
     find_zero_gradients,
     float32_errors,
     float64_errors,
     float64_tolerance,
+    free_errors,
     known_deviations,
     largest_errors,
     largest_failure,
     logits_error,
     loss_error,
-    program_errors,
+    program_tolerance,
     statistics_errors,
     timed_errors,
     timed_tolerance,
@@ -142,7 +143,8 @@ class ParityChecker:
         workload, is_program = request.job.workload, request.program is not None
         if not (workload.is_forward_pass or is_program):
             request = request._replace(job=msgspec.structs.replace(request.job, dropout="given"))
-        tolerance = FLOAT64_TOLERANCE_OF_PROGRAM if is_program else float64_tolerance(request.job.model, workload)
+        model = request.job.model
+        tolerance = program_tolerance(model) if is_program else float64_tolerance(model, workload)
         deviations: list[KnownDeviation] = []
         try:
             small, large = (
@@ -180,19 +182,17 @@ class ParityChecker:
     ) -> tuple[list[TensorComparison], list[TensorComparison]]:
         """Compare the losses and weights of a user's program, in float64 if it has that, and as timed.
 
-        It trains without corrections, since nobody else can set its weights. A wrong gradient shows in the weights
-        after the step, and in the losses of later ones.
+        A wrong gradient shows in the weights after the step. Without weights, it shows in the losses of later steps, in
+        a training without corrections.
         """
-        double = msgspec.structs.replace(small.job, dtype="float64")
-        float64 = (
-            self._program_errors(engine, "float64", small._replace(job=double), folder, program)
-            if program.has_float64
-            else []
-        )
-        short = large._replace(steps=min(2, large.steps))
-        return float64, self._program_errors(engine, "timed", short, folder, program)
+        double = small._replace(job=msgspec.structs.replace(small.job, dtype="float64"))
+        float64 = self._free_errors(engine, "float64", double, folder, program) if program.has_float64 else []
+        large = large._replace(steps=min(2, large.steps))
+        if program.has_weights:
+            return float64, self._corrected_errors(engine, large, folder)
+        return float64, self._free_errors(engine, "timed", large, folder, program)
 
-    def _program_errors(
+    def _free_errors(
         self,
         engine: WorkerSession,
         part: Literal["float64", "timed"],
@@ -200,16 +200,41 @@ class ParityChecker:
         folder: Path,
         program: ProgramCheck,
     ) -> list[TensorComparison]:
+        """Compare a program with the reference while both train on their own."""
         conventions = _prepare(engine, request, request.job, request.weights)
         expected = self._reference_run(request, conventions, folder / f"free {part}")
         gradients = [state.gradients for state in expected.values()]
         zero_gradients = find_zero_gradients(gradients, FLOAT64_TOLERANCE["gradient"])
-        initial = request.weights if program.has_weights else None
+        actual = _run_training(engine, request, folder / part, changes=[])
         return [
             error
-            for step, state in _run_training(engine, request, folder / part, changes=[]).items()
-            for error in program_errors(part, step, state, expected[step], request.job, zero_gradients, initial)
+            for step, state in actual.items()
+            for error in free_errors(
+                part, step, state, expected[step], request.job, zero_gradients, has_weights=program.has_weights
+            )
         ]
+
+    def _corrected_errors(self, engine: WorkerSession, request: CheckRequest, folder: Path) -> list[TensorComparison]:
+        """Compare a program with the reference, which takes over its weights before each step."""
+        conventions, job = _prepare(engine, request, request.job, request.weights), request.job
+        tolerance, optimizer = timed_tolerance(job.model, job.workload), job.workload.optimizer
+        actual = _snapshot(engine, request, folder / "timed", 0)
+        errors: list[TensorComparison] = []
+        update: ExpectedUpdate | None = None
+        for step in range(request.steps):
+            weights = actual.weights if step else request.weights
+            expected = self._reference_state(request, conventions, weights, step, folder / f"expected{step}")
+            errors.append(loss_error("loss", step, actual.loss, expected.loss, tolerance["loss"]))
+            if update is None:
+                zero = find_zero_gradients([expected.gradients], FLOAT64_TOLERANCE["gradient"])
+                arguments = job.model, optimizer, folder / "updates", tolerance, zero
+                update = ExpectedUpdate(*arguments, update_tolerance=tolerance["gradient"])
+            update.apply(step, actual._replace(gradients=expected.gradients), expected)
+            engine.request(calls.run_steps(step, 1), request.timeout)
+            actual = _snapshot(engine, request, folder / "timed", step + 1)
+            if not divides_by_gradient(optimizer):  # which makes full updates of rounding errors
+                errors += update.errors(step + 1, actual.weights)
+        return errors
 
     def _check_forward_pass(
         self, engine: WorkerSession, small: CheckRequest, large: CheckRequest, folder: Path

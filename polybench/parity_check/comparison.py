@@ -29,8 +29,12 @@ FLOAT64_TOLERANCE = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
 FLOAT64_TOLERANCE_WITH_NORM = {"loss": 1e-7, "gradient": 1e-7, "weight": 1e-7}
 """Normalization amplifies rounding errors: implementations of `resnet32` agree to 6.5e-10 after 3 steps."""
 
-FLOAT64_TOLERANCE_OF_PROGRAM = FLOAT64_TOLERANCE_WITH_NORM
-"""A program's constants may be float32 numbers, such as Keras's learning rate, which is then off by up to 6e-8."""
+_PROGRAM_TOLERANCE = {False: 1e-7, True: 1e-5}
+"""Tolerance of a user's program in float64, without and with normalization. Its constants may be float32 numbers, such
+as Keras's learning rate: after 3 steps, the loss of `lenet` is then off by 2e-8, and that of `resnet32` by 7e-8."""
+
+_FREE_LOSS_TOLERANCE = {False: 1e-4, True: 2e-2}
+"""Tolerance of a loss in float32 after steps without corrections. That of `resnet32` is off by 6.5e-3 after two."""
 
 _TIMED_TOLERANCE: Mapping[str, Mapping[str, float]] = {
     # One rounding can switch a ReLU or max-pool branch, so a float32 gradient can be off by percents: in `resnet32`
@@ -101,11 +105,10 @@ _WEIGHTS = "weights"
 _OWN, _EXACT = "own", "exact"
 """Expected weights from the engine's own gradients, and from those of the reference."""
 
+_NORMS = (BatchNorm, LayerNorm, GroupNorm)
+
 _DIVIDING = ("adam", "adamw", "rmsprop")
 """Optimizers that divide a gradient by its own size."""
-
-_ROUNDING_FLOOR = 1e-5
-"""Minimum scale of an update's error relative to the weights, whose rounding is 160 times smaller in float32."""
 
 _Pair = tuple[str, NDArray[Any], NDArray[Any]]
 """Name of a tensor, its actual values and its expected values."""
@@ -127,7 +130,17 @@ def float64_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
     """Return the tolerances of the float64 part for loss, gradient and weight, or for the logits of a forward pass."""
     if workload.is_forward_pass:
         return {"logits": _FORWARD_TOLERANCE["float64"]}
-    return FLOAT64_TOLERANCE_WITH_NORM if _has(model, BatchNorm, LayerNorm, GroupNorm) else FLOAT64_TOLERANCE
+    return FLOAT64_TOLERANCE_WITH_NORM if _has(model, *_NORMS) else FLOAT64_TOLERANCE
+
+
+def program_tolerance(model: Model) -> Mapping[str, float]:
+    """Return the tolerances of a user's program in float64."""
+    return dict.fromkeys(("loss", "gradient", "weight"), _PROGRAM_TOLERANCE[_has(model, *_NORMS)])
+
+
+def divides_by_gradient(optimizer: Optimizer) -> bool:
+    """Return True for an optimizer that divides a gradient by its own size."""
+    return optimizer.name in _DIVIDING
 
 
 def _has(model: Model, *kinds: type[Layer]) -> bool:
@@ -148,6 +161,7 @@ class ExpectedUpdate:
     Errors are relative to the norm of the updated weights, or of the update with a tolerance of its own, whichever
     allows more, because the rounding error of a sum depends on its largest term. Weights with a zero gradient may
     differ by an update that consists of rounding errors only. `folder` is created for the expected weights.
+    `update_tolerance` is that of an update relative to itself.
     """
 
     def __init__(
@@ -157,7 +171,10 @@ class ExpectedUpdate:
         folder: Path,
         tolerance: Mapping[str, float],
         zero_gradients: Collection[str],
+        *,
+        update_tolerance: float = _UPDATE_TOLERANCE,
     ) -> None:
+        self._update_tolerance = update_tolerance
         self._names = list(model.weight_shapes())
         self._optimizer = optimizer
         self._folder = folder
@@ -179,7 +196,7 @@ class ExpectedUpdate:
         for name, weights, gradient in _pairs(state.weights, state.gradients, self._names):
             updated = self._continue(_OWN, name, rate, weights, clip * gradient)
             update = float(np.linalg.norm(np.ravel(updated - weights)))
-            scale = update * _UPDATE_TOLERANCE / self._tolerance["weight"]
+            scale = update * self._update_tolerance / self._tolerance["weight"]
             if name in self._zero_gradients:
                 drift = max_drift(self._optimizer, self._rates, rounding, weights.size)
                 scale = max(scale, max(drift) / self._tolerance["weight"])
@@ -265,34 +282,29 @@ def _weight_errors(
         yield _error("float64", name, step, kind, a, b, min_scale, tolerance["weight"])
 
 
-def program_errors(
+def free_errors(
     part: Literal["float64", "timed"],
     step: int,
     actual: State,
     expected: State,
     job: Job,
     zero_gradients: Collection[str],
-    initial: Path | None,
+    *,
+    has_weights: bool,
 ) -> Iterator[TensorComparison]:
-    """Compare the loss of a user's program before `step` and, from the `initial` weights, its weights.
+    """Compare a user's program with the reference before `step` of a training without corrections.
 
-    As timed, the updates so far are compared instead, with the tolerance of a gradient. An optimizer that divides by
-    the gradient makes full updates of rounding errors, so only losses are compared then.
+    As timed, only losses are compared; rounding errors grow from step to step.
     """
-    model, workload = job.model, job.workload
-    tolerance = FLOAT64_TOLERANCE_OF_PROGRAM if part == "float64" else timed_tolerance(model, workload)
-    yield _error(part, "loss", step, "loss", actual.loss, expected.loss, 0.0, tolerance["loss"])
-    if initial is None or step == 0:
-        return
-    if part == "float64":
-        optimizer = workload.optimizer
+    tolerance = program_tolerance(job.model)
+    loss_tolerance = tolerance["loss"]
+    if part == "timed":
+        first = timed_tolerance(job.model, job.workload)["loss"]
+        loss_tolerance = max(first, _FREE_LOSS_TOLERANCE[_has(job.model, *_NORMS)]) if step else first
+    yield _error(part, "loss", step, "loss", actual.loss, expected.loss, 0.0, loss_tolerance)
+    if part == "float64" and has_weights:
+        optimizer = job.workload.optimizer
         yield from _weight_errors(range(step), actual, expected, tolerance, optimizer, zero_gradients, "weight")
-    elif workload.optimizer.name not in _DIVIDING:
-        start = _arrays(initial)
-        for name, a, b in _pairs(actual.weights, expected.weights):
-            if name not in zero_gradients:
-                floor = _ROUNDING_FLOOR * float(np.linalg.norm(np.ravel(start[name])))
-                yield _error(part, name, step, "weight", a - start[name], b - start[name], floor, tolerance["gradient"])
 
 
 def timed_errors(

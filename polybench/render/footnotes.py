@@ -159,8 +159,8 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
 
 
 def failed_parity(result: Result) -> bool:
-    """Test whether a result has times but failed the parity check, which excludes it from the ranking."""
-    return result.is_measured and result.parity.status == "fail"
+    """Test whether a result was measured but failed the parity check, which excludes it from the ranking."""
+    return (result.is_measured or result.busy) and result.parity.status == "fail"
 
 
 def _interval_notes(study: StudyDocument) -> Iterator[str]:

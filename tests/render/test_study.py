@@ -183,6 +183,16 @@ flux/cpu   unavailable: no Julia
     )
 
 
+def test_a_disturbed_row_that_computes_something_else_says_so() -> None:
+    differing = busy("tf/cpu")
+    differing.parity = ParityCheck("fail", "the loss differs")
+    text = render(study(busy("torch/cpu"), differing))
+    assert "ok: other programs" not in text
+    (row,) = [line for line in text.splitlines() if line.startswith("tf/cpu ")]
+    assert "(busy)" in row
+    assert "DIFFERS" in row
+
+
 @pytest.mark.parametrize("format", ["table", "markdown", "github", "html", "csv", "latex"])
 def test_a_disturbed_row_has_its_mark_in_every_format(format: str) -> None:
     document = study(measured("torch/cpu", 0.0165), busy("tf/cpu"))

@@ -97,7 +97,8 @@ def test_without_float64_large_mistakes_are_still_found(tmp_path: Path) -> None:
     texts = [PROGRAM.replace(*change).replace("DTYPE", "NUMBERS") for change in MISTAKES.values()]
     for mistake, result in zip(MISTAKES, check(tmp_path, *texts), strict=True):
         found[mistake] = result.parity.status
-    assert found.pop("another rate") in ("pass", "fail")
+    for small in ("another rate", "another momentum"):  # an update may be off by 20 %
+        assert found.pop(small) == "pass"
     assert found == dict.fromkeys(found, "fail")
 
 
@@ -122,6 +123,7 @@ def test_an_exported_program_computes_what_its_engine_computes(engine: str, tmp_
     assert {one.part for one in result.parity.tensors} == {"float64", "timed"}
 
 
+@pytest.mark.wide
 def test_the_programs_of_the_guide_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "own_program.md").read_text("utf-8")
