@@ -12,7 +12,7 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.networks.layers import Operation
 from polybench.render import render as render_table
 from polybench.render.explanation import explanation_table, render
-from polybench.schema.analyses import ExplanationDocument
+from polybench.schema.analyses import ExplanationDocument, Statement
 from polybench.schema.resources import GarbageCollection
 from polybench.schema.result import ColdStart
 from polybench.storage.store import Store
@@ -196,6 +196,21 @@ def test_rows_that_cannot_be_compared_have_their_reason() -> None:
     text = lines(render(explain(document, SavedDocuments()), "table"))
     assert "jax/cpu (busy): other programs used the cores" in text
     assert "flux/cpu unavailable: no Julia (polybench setup flux)" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("polybench run --env a*b*", "`polybench run --env a*b*`"),
+        ("polybench run --env a`*b*", r"polybench run --env a\`\*b\*"),
+    ],
+)
+def test_a_command_in_markdown_is_code_unless_a_backtick_would_end_it(
+    explanation: ExplanationDocument, command: str, shown: str
+) -> None:
+    measure = Statement(text="measure *this*", evidence="step_time", command=command)
+    document = msgspec.structs.replace(explanation, suggested_measurements=[measure])
+    assert rf"- measure \*this\* {shown}" in render(document, "markdown", suggest=True).splitlines()
 
 
 def test_json_contains_all_parts_and_statements(explanation: ExplanationDocument) -> None:

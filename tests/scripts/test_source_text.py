@@ -20,7 +20,7 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dense, Flatten, Layer, Named, Residual, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
-from polybench.networks.source_text import attributes, comment, escape, literal
+from polybench.networks.source_text import attributes, comment, escape, literal, wrapped
 from polybench.schema.options import Configuration, Workload
 from polybench.scripts import make_script
 from polybench.scripts.network_code import FRAMEWORKS, write_code
@@ -263,6 +263,18 @@ def test_an_attribute_that_is_reserved_or_taken_gets_an_underscore() -> None:
     found = attributes(names, keyword.iskeyword)
     assert list(found.values()) == ["a_b", "a_b_", "a_b__", "class_", "class__", "layer_1x", "layer__y", "layer__"]
     assert all(name.isidentifier() for name in found.values())
+
+
+def test_a_call_is_broken_where_it_exceeds_the_width() -> None:
+    def call(width: int) -> list[str]:
+        return wrapped("  f(", ["one", "two=3"], ").g()", width=width)
+
+    assert call(21) == ["  f(one, two=3).g()"]
+    assert call(len("  f(one, two=3).g()")) == ["  f(one, two=3).g()"]
+    assert call(len("  f(one, two=3).g()") - 1) == ["  f(", "      one, two=3", "  ).g()"]
+    assert call(len("      one, two=3")) == ["  f(", "      one, two=3", "  ).g()"]
+    assert call(len("      one, two=3") - 1) == ["  f(", "      one,", "      two=3,", "  ).g()"]
+    assert wrapped("  f(", [], ").g()", width=3) == ["  f().g()"]
 
 
 ISSUE = ("class", "lambda", "True", "forward", "train", "parameters", "state_dict", "zero_grad")
