@@ -420,3 +420,13 @@ def test_missing_plotly_is_reported_with_the_fix(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(BadInput, match=r"pip install 'polybench-dl\[plot\]', or use rows\(\)"):
         image_export.to_plotly(draw("overhead", full_overhead()))
+
+
+def test_intervals_of_the_history_are_in_the_unit_of_its_marks() -> None:
+    document = DOCUMENTS["history"]
+    marks = [trace for trace in draw("history", document).traces if trace["mode"] == "markers"]
+    for series, trace in zip(document.series, marks, strict=True):
+        bars = zip(trace["y"], trace["error_y"]["arrayminus"], trace["error_y"]["array"], strict=True)
+        bounds = [(value - below, value + above) for value, below, above in bars]
+        for (low, high), point in zip(bounds, series.points, strict=True):
+            assert (low, high) == pytest.approx([1e3 * bound for bound in point.ci95], rel=1e-3)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
+from polybench.schema.analyses import ENOUGH_REPETITIONS
 from polybench.stats.between_studies import (
     ASSUMED_STD,
     LogRatioChange,
@@ -80,6 +81,13 @@ def test_the_difference_of_shifts_widens_the_interval() -> None:
     assert found.p_value > without.p_value
 
 
+def test_the_speedup_of_a_single_process_is_without_the_difference_of_shifts() -> None:
+    shifts = LogRatioChange(0.3, 0.01, 5)
+    found = compare_studies([[[1.5]]], [[[0.5]]], shifts)
+    assert found.speedup == pytest.approx(3 * math.exp(-0.3))
+    assert compare_studies([[[1.5]]] * 2, [[[0.5]]] * 2, shifts).speedup == pytest.approx(found.speedup)
+
+
 def repetitions(levels: dict[str, list[float]], error: float = 0.0) -> list[Repetition]:
     """Return repetitions of each group in the studies 0, 1 ..."""
     return [
@@ -142,6 +150,7 @@ def test_missing_repetitions_count_as_the_assumed_spread(of_own_shifts: bool) ->
     )
     assert (steady.std, steady.repetitions) == (ASSUMED_STD, 1)
     assert unsteady.std**2 == pytest.approx((0.01 + 4 * ASSUMED_STD**2) / 5)
+    assert unsteady.degrees_of_freedom == ENOUGH_REPETITIONS
 
 
 def test_a_change_of_level_is_not_part_of_the_spread_of_a_series() -> None:
