@@ -23,9 +23,11 @@ from polybench.runner.progress import NullProgress
 from polybench.runner.versions import BuildFailed, Versions
 from polybench.schema.analyses import BisectDocument, BisectPair
 from polybench.schema.options import Study
+from polybench.schema.result import Status
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests.commands import refused
+from tests.factories import unmeasured
 from tests.log_of import save_document
 from tests.simulated_machine import Machine, Script
 from tests.versioned_package import git, install_row, write_package
@@ -187,6 +189,35 @@ def test_an_end_that_cannot_be_measured_is_an_error() -> None:
         search(VERSIONS, [], fails)
 
 
+def exact(first: int, *unmeasurable: str) -> Callable[[str], BisectPair]:
+    """Return a measurement without errors of versions that are slower from the first one on."""
+
+    def measure(version: str) -> BisectPair:
+        if version in unmeasurable:
+            raise Unmeasurable("does not compile")
+        return BisectPair(version=version, study="s", ratio=1.1 if int(version) >= first else 1.0)
+
+    return measure
+
+
+def test_no_version_replaces_an_end_that_cannot_be_measured() -> None:
+    with pytest.raises(Unmeasurable, match="does not compile"):
+        search(VERSIONS, [], exact(40, VERSIONS[-1]))
+
+
+def test_the_version_before_the_change_is_not_counted_with_those_that_were_skipped() -> None:
+    document = search(VERSIONS[:17], [], exact(12, "8"))
+    assert (document.previous, document.version, [*document.skipped]) == ("11", "12", ["8"])
+
+
+def test_an_inconclusive_search_names_the_first_and_the_last_possible_version() -> None:
+    document = search(VERSIONS[:17], [], exact(12), max_pairs=4)
+    assert document.version is None
+    assert document.credible_versions is not None
+    first, last = map(int, document.credible_versions)
+    assert first < 12 < last
+
+
 def test_an_interrupted_search_keeps_its_pairs() -> None:
     measure, taken = simulated(Machine(seed=4), 20, 1.1), 0
 
@@ -217,29 +248,65 @@ class Numbers:
         return version
 
 
-def test_saved_pairs_are_those_of_the_same_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, measured = Machine(seed=2), list[str]()
+class SavedPairs:
+    """Searches among versions of which the third is slow, and what they measured; some pairs lack their second side."""
 
-    def run_study(*_: object, store: Store, header: Header) -> StudyDocument:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._store, self._machine = Store(folder), Machine(seed=2)
+        self.measured: list[str] = []
+        self.incomplete: dict[int, Status] = {}
+        monkeypatch.setattr(bisect, "run_study", self._run_study)
+
+    def _run_study(self, *_: object, store: Store, header: Header) -> StudyDocument:
         version = header.tags[-1].partition("=")[2]
         scripts = {"torch": Script(0.020), "tf": Script(0.030 if int(version) >= 3 else 0.020)}
-        document = machine.measure(scripts, processes=5, baseline="torch/cpu")
-        header_fields = {"id": header.id, "host": header.host, "tags": [*header.tags]}
+        document = self._machine.measure(scripts, processes=3, baseline="torch/cpu")
+        if (status := self.incomplete.get(len(self.measured))) is not None:
+            document.results[1] = unmeasured("tf/cpu", status, "no step time")
+        second = f"{len(self.measured):02d}"
+        header_fields = {"host": header.host, "tags": [*header.tags]}
+        header_fields |= {"id": f"20260101-0000{second}-abcd", "created": f"2026-01-01T00:00:{second}+00:00"}
         save_document(store, document := msgspec.structs.replace(document, **header_fields))
-        measured.append(version)
+        self.measured.append(version)
         return document
 
-    def find(last: str) -> str | None:
-        source, study, store = cast("Versions", Numbers()), Study(engines=("tf",)), Store(tmp_path)
-        return run_bisect(source, ("0", last), study, NullProgress(), store=store).version
+    def search(self, last: str) -> BisectDocument:
+        source, study = cast("Versions", Numbers()), Study(engines=("tf",))
+        return run_bisect(source, ("0", last), study, NullProgress(), store=self._store)
 
-    monkeypatch.setattr(bisect, "run_study", run_study)
-    assert find("16") == "3"
-    pairs = [*measured]
-    assert find("16") == "3"
-    assert measured == pairs
-    assert find("8") == "3"
-    assert "8" in measured[len(pairs) :]
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SavedPairs:
+    return SavedPairs(tmp_path, monkeypatch)
+
+
+def test_saved_pairs_are_those_of_the_same_ends(saved: SavedPairs) -> None:
+    assert saved.search("16").version == "3"
+    pairs = [*saved.measured]
+    again = saved.search("16")
+    assert again.version == "3"
+    assert [pair.version for pair in again.pairs] == saved.measured == pairs
+    assert saved.search("8").version == "3"
+    assert "8" in saved.measured[len(pairs) :]
+
+
+def test_saved_pairs_are_those_of_the_same_machine(saved: SavedPairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved.search("16")
+    pairs = [*saved.measured]
+    other = msgspec.structs.replace(bisect.host.this_host(), hostname="other")
+    monkeypatch.setattr(bisect.host, "this_host", lambda: other)
+    assert saved.search("16").version == "3"
+    assert len(saved.measured) > len(pairs)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "failed"])
+def test_a_saved_pair_of_which_one_side_has_no_step_time_is_measured_again(saved: SavedPairs, status: Status) -> None:
+    saved.incomplete = {4: status}
+    stopped = saved.search("16")
+    assert stopped.interrupted == (status == "interrupted")
+    assert (saved.measured[4] in stopped.skipped) == (status == "failed")
+    again = saved.search("16")
+    assert (again.interrupted, again.version) == (False, "3")
 
 
 def test_the_table_of_each_outcome() -> None:

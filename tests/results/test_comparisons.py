@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from polybench.schema.result import (
 from polybench.schema.study import StudyDocument
 from polybench.stats.between_studies import LogRatioChange
 from polybench.stats.statistics import summarize_step_times
-from tests.factories import WORKLOAD, measured, native_allocation, study, trainings, unmeasured
+from tests.factories import WORKLOAD, measured, native_allocation, points_over_threads, study, trainings, unmeasured
 
 
 def with_comparisons(*results: Result, prices: dict[str, float] | None = None) -> dict[str, Result]:
@@ -384,6 +385,29 @@ def test_a_sweep_over_threads_has_an_efficiency_and_a_knee() -> None:
     assert found == pytest.approx([0.030 / seconds / threads for threads, seconds in times.items()])
     (curve,) = document.curves
     assert (curve.best, curve.knee) == ({"threads": 8}, 4)
+    first, *others = [point.configurations[0] for point in document.points]
+    assert (first.speedup, first.ci95) == (1.0, None)
+    assert all(one.ci95 is not None for one in others)
+
+
+@pytest.mark.parametrize("usable", [1, 2, 3])
+def test_more_threads_than_the_usable_ones_oversubscribe_the_machine(usable: int) -> None:
+    document = sweep.build_sweep_document({"threads": [1, 2, 4]}, points_over_threads(), [], usable)
+    threads = (1, 2, 4)
+    assert [point.oversubscribed for point in document.points] == [one > usable for one in threads]
+
+
+def test_a_point_with_fewer_processes_than_the_best_one_has_their_degrees_of_freedom() -> None:
+    """Two processes leave one, with which the interval excludes 1, but not after the correction for three pairs."""
+    processes = (0.0200, 0.0201, 0.0199, 0.0202, 0.0198)
+    levels = {1: processes, 2: (0.0208, 0.02098), 4: tuple(2 * one for one in processes)}
+    points = []
+    for threads, seconds in levels.items():
+        times = [[[one]] for one in seconds]
+        row = {"step_times": StepTimes("step", 1, times), "step_time": summarize_step_times(times, "step")}
+        points.append(({"threads": threads}, study(measured("torch/cpu", fmean(seconds), **row))))
+    (curve,) = sweep.build_sweep_document({"threads": [*levels]}, points, [], 8).curves
+    assert (curve.best, curve.as_good) == ({"threads": 1}, [{"threads": 2}])
 
 
 @pytest.mark.parametrize(("calls", "expected"), [([4e-6, 2e-6, 3e-6], 3e-6), ([None, 2e-6, None], 2e-6)])

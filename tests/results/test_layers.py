@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import tomllib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
 
+from polybench.experiments import layers
 from polybench.experiments.layers import run_layers
 from polybench.networks import MODELS
 from polybench.networks.timed_layers import split_layers
@@ -156,3 +160,33 @@ def test_a_log_says_whether_blocks_are_expanded(tmp_path: Path) -> None:
     for expands in (False, True):
         (one,) = simulated(Store(tmp_path / str(expands)), "resnet32", expand_blocks=expands).configurations
         assert blocks.isdisjoint({row.layer for row in one.rows}) == expands
+
+
+def test_layers_are_measured_without_trainings_and_counting_passes() -> None:
+    scripts = {"torch": Script(0.004)}
+    with Machine().simulate(scripts):
+        asked = study_of(scripts, processes=1, epochs=2, accuracy=True, metrics=True)
+        document = run_layers(asked, NullProgress()).document
+    study = tomllib.loads(document.study)
+    assert "epochs" not in study
+    assert (study["accuracy"], study["metrics"]) == (False, False)
+
+
+def test_the_inputs_of_layers_are_those_of_the_seed() -> None:
+    scripts, reference = {"torch": Script(0.004)}, mock.Mock()
+    with (
+        Machine().simulate(scripts),
+        mock.patch.object(layers, "start_reference", return_value=contextlib.nullcontext(reference)),
+    ):
+        run_layers(study_of(scripts, processes=1, seed=7), NullProgress())
+    job = reference.request.call_args_list[0].args[0].arguments.job
+    assert (job.seed, job.dtype) == (7, "float64")
+
+
+def test_exported_programs_are_of_a_layer_within_a_block(tmp_path: Path) -> None:
+    scripts = {"torch": Script(0.004), "tf": Script(0.008)}
+    with Machine().simulate(scripts), mock.patch.object(layers, "write_programs", return_value=["one"]) as write:
+        asked = study_of(scripts, processes=1, rounds_per_process=1, steps_per_round=1, model="resnet32")
+        run_layers(asked, NullProgress(), export_folder=tmp_path)
+    folder, layer, _operation, tensors, *_ = write.call_args.args
+    assert (folder, split_layers(RESNET)[int(tensors.stem)].name) == (tmp_path, layer.name)

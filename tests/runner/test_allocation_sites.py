@@ -44,6 +44,7 @@ def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) 
     assert (unsupported.status, unsupported.sites) == ("unavailable", [])
     assert document.schema == "polybench.allocations/2"
     assert document.settings.model == "lenet"
+    assert {"processes = 1", "parity = false", "metrics = false"} <= {*document.study.splitlines()}
     assert not (own_folders / "results").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.experiments import peak
+from polybench.experiments.allocation_sites import resume_allocation_sites
 from polybench.experiments.layers import resume_layers, run_layers
 from polybench.experiments.peak import resume_peak, run_peak
+from polybench.experiments.sweep import resume_sweep
 from polybench.log import (
     AnyEvent,
     BlockTimed,
@@ -105,6 +108,14 @@ def test_a_log_of_any_length_is_resumed_to_complete_peaks(tmp_path: Path, monkey
         timed = [sum(isinstance(one, NumpyTimed) for one in part) for part in (events[:length], after)]
         assert timed[1] == (6 if has_ended else timed[0] + 6)
         assert len(measured_study(after).numpy) == 6
+
+
+@pytest.mark.parametrize("resume", [resume_layers, resume_peak, resume_allocation_sites, resume_sweep])
+def test_a_log_with_names_stays_one(resume: Callable[..., Any], tmp_path: Path) -> None:
+    log, events = measured_log(tmp_path)
+    cut(log, events, len(events) - 1)
+    with pytest.raises(BadInput, match=f"{log.stem} has started with names"):
+        resume(log.stem, NullProgress(), store=Store(tmp_path), anonymous=True)
 
 
 @pytest.mark.parametrize(

@@ -267,6 +267,16 @@ def test_the_three_arrays_of_a_triad_may_take_half_of_the_free_memory(
     assert len(warnings) == (not fits)
 
 
+@pytest.mark.parametrize(
+    ("device", "threads", "sizes"),
+    [("cpu", 7, (64, 512)), ("cpu", 8, (64, 512, 4096)), ("cuda", 8, (2048, 4096, 8192))],
+)
+def test_a_large_product_needs_eight_threads(device: str, threads: int, sizes: tuple[int, ...]) -> None:
+    configuration, workload = SimpleNamespace(device=device), SimpleNamespace(threads=threads)
+    plan: Any = SimpleNamespace(configurations=[configuration], workload=workload)
+    assert peak._matrix_sizes(plan) == sizes
+
+
 def test_peaks_in_bf16_are_bad_input() -> None:
     with pytest.raises(BadInput, match="fp32 or tf32"):
         measured("fake", precision="bf16")

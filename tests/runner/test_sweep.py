@@ -98,6 +98,17 @@ def test_points_are_measured_in_turns(tmp_path: Path) -> None:
 
 
 @simulated
+def test_a_sweep_is_resumed_with_the_rest_of_its_turn(tmp_path: Path) -> None:
+    outcome = run_sweep(SPEC, interrupt_at(r"point 2 of .*process 1 of 2: starting"), store=Store(tmp_path))
+    measured = [sum(map(len, document.results[0].nested_step_times)) for document in documents(tmp_path).values()]
+    assert 0 < measured.count(0) < 3
+    assert outcome.resumable_id is not None
+    resume_sweep(outcome.resumable_id, listener := RecordingProgress(), store=Store(tmp_path))
+    processes = re.findall(r"process (.) of 2: starting", "\n".join(listener.stages))
+    assert processes == ["1"] * measured.count(0) + ["2"] * 3
+
+
+@simulated
 def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> None:
     id = kill(tmp_path)
     points = {number: f"{id}.{number}" for number in range(3)}
