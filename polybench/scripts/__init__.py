@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -115,12 +115,12 @@ def extension(configuration: Configuration) -> str:
     return ".jl" if configuration.engine == "flux" else ".py"
 
 
-def render(template: str, sections: Set[str], constants: Mapping[str, object], **code: str) -> str:
-    """Return a program from the file `template` of this folder with the sections of these names only.
+def render(template: str, constants: Mapping[str, object], **code: str) -> str:
+    """Return the program of a file of this folder with other constants.
 
-    Its constants become the values of `constants` and the expressions of `code`; KeyError if it lacks one.
+    They become the values of `constants` and the expressions of `code`; KeyError if the file lacks one.
     """
-    text = _select_sections(resources.files(__package__).joinpath(template).read_text("utf-8"), sections)
+    text = resources.files(__package__).joinpath(template).read_text("utf-8")
     # Julia's literals of numbers and booleans are those of JSON.
     number = json.dumps if template.endswith(".jl") else repr
     values = {name: literal(value) if isinstance(value, str) else number(value) for name, value in constants.items()}
@@ -130,18 +130,3 @@ def render(template: str, sections: Set[str], constants: Mapping[str, object], *
         if not found:
             raise KeyError(constant)
     return text
-
-
-def _select_sections(text: str, names: Set[str]) -> str:
-    """Drop sections for other names: a section has all of its names, and `a|b` stands for either.
-
-    The next `#: if` also ends a section.
-    """
-    lines, keep = [], True
-    for line in text.splitlines(keepends=True):
-        if line.startswith("#: "):
-            wanted = line.removeprefix("#: if").split() if line.startswith("#: if") else []
-            keep = all(names & set(either.split("|")) for either in wanted)
-        elif keep:
-            lines.append(line)
-    return "".join(lines)

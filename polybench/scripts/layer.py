@@ -86,7 +86,7 @@ def write_programs(
         "OPERATION": "input gradient" if operation == "relu gradient" else operation, "THREADS": workload.threads,
     }  # fmt: skip
     expressions = layer_expressions(layer, timed_layer.input_shape)
-    programs = {template: render(template, set(), constants, LAYER=code) for template, code in expressions.items()}
+    programs = {template: render(template, constants, LAYER=code) for template, code in expressions.items()}
     if programs:
         folder.mkdir(parents=True, exist_ok=True)
         np.savez(folder / DATA, **_weights(layer, weights), **_arrays(operation, tensors, workload.batch_size))

@@ -295,7 +295,7 @@ def test_a_script_has_the_settings_of_the_study():
 
 def test_an_unknown_constant_is_an_error():
     with pytest.raises(KeyError, match="DROPOUT"):
-        render("layer_flux.jl", set(), {"DROPOUT": 0.5})
+        render("layer_flux.jl", {"DROPOUT": 0.5})
 
 
 def test_tokens_are_written_unchanged(tmp_path, monkeypatch):
