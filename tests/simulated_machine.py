@@ -399,7 +399,7 @@ class SimulatedWorker(handler.Worker):
         """The engine."""
         return self._simulated
 
-    def load(self, factory: str, rank: object) -> Loaded:
+    def load(self, factory: str, rank: object, program: object) -> Loaded:
         self._load_seconds = self.ready - self._sent
         return Loaded(EngineInfo({"simulated": "1"}, {}, ("cpu",)))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher, unified_diff
 from typing import NamedTuple
 
 from polybench.analysis.explanation import SavedDocuments, explain
@@ -14,7 +15,7 @@ from polybench.networks import MODELS
 from polybench.planning.suggested_commands import has_layers
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
-from polybench.schema.options import Configuration
+from polybench.schema.options import Configuration, is_program
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.scripts import STEPS, make_script
@@ -25,11 +26,16 @@ MAX_STUDIES = 300
 """Number of the newest studies with the same network and machine that are read; each may take megabytes."""
 
 
+_SIMILAR = 0.8
+"""Smallest share of equal characters of a program and an edit of it."""
+
+
 class RelatedDocuments(NamedTuple):
     """Documents related to one study.
 
     Attributes:
-        programs: configuration, and the program that it ran or else its plain program, if there is one.
+        programs: configuration, and the program that it ran or else its plain program, if there is one; then what a
+            user's program changes in another one.
         layers: None if no saved layers document is related.
         explanation: None if there is nothing to compare.
     """
@@ -42,7 +48,23 @@ class RelatedDocuments(NamedTuple):
 def related_documents(study: StudyDocument, saved: SavedDocuments) -> RelatedDocuments:
     """Return what the saved documents of `load_saved_documents` and the study itself say about it."""
     programs = [(result.configuration, text) for result in study.results if (text := _program(study, result))]
-    return RelatedDocuments(programs, newest_layers(study, saved.layers), _explanation(study, saved))
+    own = [result.configuration for result in study.results if is_program(result.engine)]
+    return RelatedDocuments(
+        [*programs, *_differences(programs, own)], newest_layers(study, saved.layers), _explanation(study, saved)
+    )
+
+
+def _differences(programs: Sequence[tuple[str, str]], own: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield, for each of the user's `own` configurations, what it changes in the most similar program before it."""
+    texts: dict[str, str] = {}
+    for name, text in programs:
+        if name in own and texts:
+            similar = {other: SequenceMatcher(None, one, text, autojunk=False) for other, one in texts.items()}
+            nearest = max(similar, key=lambda other: similar[other].quick_ratio())
+            if text != texts[nearest] and similar[nearest].quick_ratio() > _SIMILAR:
+                lines = texts[nearest].splitlines(keepends=True), text.splitlines(keepends=True)
+                yield f"{name} compared with {nearest}", "".join(unified_diff(*lines, nearest, name))
+        texts[name] = text
 
 
 def load_saved_documents(study: StudyDocument, store: Store) -> SavedDocuments:

@@ -14,7 +14,7 @@ import msgspec
 
 from polybench.errors import install_command
 from polybench.plugins import Registry
-from polybench.schema.options import PROGRAM_SUFFIX
+from polybench.schema.options import is_program
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ class _Engines(Registry[EngineSpec]):
     """The table of engines; a file of the user's is one."""
 
     def find(self, name: str) -> EngineSpec:
-        return _PROGRAM if name.endswith(PROGRAM_SUFFIX) else super().find(name)
+        return _PROGRAM if is_program(name) else super().find(name)
 
 
 ENGINES = _Engines("engine", EngineSpec)

@@ -92,6 +92,11 @@ _PROGRAM = re.compile(
 )
 
 
+def is_program(engine: str) -> bool:
+    """Return True for the name of a user's program, which is that of its file."""
+    return engine.endswith(PROGRAM_SUFFIX)
+
+
 def program_paths(engines: Iterable[str]) -> dict[str, str]:
     """Return the paths of the users' programs among these engines, by the names of their files.
 

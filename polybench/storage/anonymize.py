@@ -12,7 +12,7 @@ from polybench.errors import BadInput
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.documents import AnyDocument
 from polybench.schema.metadata import UNKNOWN_HOST, Host
-from polybench.schema.options import PROGRAM_SUFFIX, EngineName
+from polybench.schema.options import is_program
 
 OMITTED = "<omitted>"
 """Stands for a text that was left out."""
@@ -69,14 +69,9 @@ def without_names(value: Any) -> Any:
     if value.get("status") in ("failed", "unavailable"):  # the texts of its engine
         kept |= dict.fromkeys({"reason", "hint"} & kept.keys())
         kept["reason"] = OMITTED
-    if is_users_program(value.get("engine")):
+    if isinstance(engine := value.get("engine"), str) and is_program(engine):
         kept["program"] = None
     return kept
-
-
-def is_users_program(engine: object) -> bool:
-    """Return True for the engine of a user's program, whose text is the user's own."""
-    return isinstance(engine, str) and EngineName.parse(engine).engine.endswith(PROGRAM_SUFFIX)
 
 
 def _omit(name: str, value: Any) -> Any:  # noqa: PLR0911 - one return per field

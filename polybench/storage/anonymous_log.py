@@ -18,14 +18,8 @@ from polybench.log import (
     SettingsChosen,
     Warned,
 )
-from polybench.storage.anonymize import (
-    OMITTED,
-    OMITTED_WARNINGS,
-    anonymize_study,
-    is_users_program,
-    without_names,
-    without_paths,
-)
+from polybench.schema.options import EngineName, is_program
+from polybench.storage.anonymize import OMITTED, OMITTED_WARNINGS, anonymize_study, without_names, without_paths
 
 
 def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa: PLR0911 - one return per event
@@ -40,7 +34,7 @@ def anonymous_event(header: Header, event: AnyEvent) -> AnyEvent | None:  # noqa
             return msgspec.structs.replace(event, configurations=[*map(_without_values, event.configurations)])
         case EngineLoaded():
             names = {"versions": without_paths(event.versions), "build": without_paths(event.build)}
-            own = is_users_program(event.configuration.partition("/")[0])
+            own = is_program(EngineName.parse(event.configuration.partition("/")[0]).engine)
             program = None if own else event.program
             return msgspec.structs.replace(event, python=None, program=program, **names)
         case BlockTimed() if event.usage is not None:
