@@ -40,15 +40,13 @@ class CheckContext(NamedTuple):
     """Everything apart from the request that determines the result of a check.
 
     `environment` has the worker's variables, as far as engines are known to read them; `python` path and version of the
-    interpreter; `machine` host name, CPU model and CPU features, for a GPU also the GPUs. `program` is the text of a
-    user's program.
+    interpreter; `machine` host name, CPU model and CPU features, for a GPU also the GPUs.
     """
 
     factory: str
     environment: Mapping[str, str]
     python: tuple[str, str | None]
     machine: tuple[str, ...]
-    program: str | None = None
 
 
 class CheckCache:

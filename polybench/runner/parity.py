@@ -117,7 +117,6 @@ def _cache_key(cache: CheckCache, session: Session, run: ConfigurationRun) -> st
     machine = (this_host.hostname, this_host.cpu, host.cpu_features())
     context = CheckContext(
         factory=engine_spec(run.configuration).factory,
-        program=run.source and run.source.text,
         environment=run.env_vars | run.planned.inherited_env_vars | {"": run.planned.unrecorded_env_hash},
         python=(run.interpreter.executable, run.interpreter.version),
         machine=machine if run.configuration.device == "cpu" else (*machine, *this_host.gpus),
