@@ -23,7 +23,7 @@ def test_each_block_of_a_plain_program_ends_with_the_same_loss(engine: str, mode
             pytest.skip(missing.reason)
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
         done = subprocess.run(
-            command, input="\n\n", env={**os.environ, **quiet}, capture_output=True, text=True, check=False
+            command, input="\n\n\n", env={**os.environ, **quiet}, capture_output=True, text=True, check=False
         )
     assert done.returncode == 0, done.stderr
     outputs = [json.loads(line) for line in done.stdout.splitlines()]

@@ -136,14 +136,16 @@ def compare(folder: Path, job: Job, seed: int = 0) -> None:
     trained = engine.snapshot(STEPS).weights
     assert_close({"losses": found["losses"]}, {"losses": np.array(losses)})
     assert_close({name: found[f"gradient/{name}"] for name in gradients}, gradients)
-    assert_close({name: found[f"weight/{name}"] for name in trained}, trained)
+    # RMSProp and Adam divide by the root of a gradient, which magnifies the rounding of one that is almost 0.
+    tolerance = 1e-9 if job.workload.optimizer.name in ("sgd", "momentum", "nesterov") else 1e-8
+    assert_close({name: found[f"weight/{name}"] for name in trained}, trained, tolerance)
 
 
-def assert_close(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Check each array to 1e-9 of its largest value."""
+def assert_close(found: Mapping[str, Any], expected: Mapping[str, Any], tolerance: float = 1e-9) -> None:
+    """Check each array to a fraction of its largest value."""
     for name, exact in expected.items():
         scale = max(1e-3, float(np.abs(exact).max()))
-        np.testing.assert_allclose(found[name], exact, rtol=1e-9, atol=1e-9 * scale, err_msg=name)
+        np.testing.assert_allclose(found[name], exact, rtol=tolerance, atol=tolerance * scale, err_msg=name)
 
 
 def weights_of(model: Model) -> dict[str, Any]:
