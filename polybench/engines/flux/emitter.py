@@ -280,16 +280,15 @@ def _loss(smoothing: float) -> Iterator[str]:
 
 def _train_steps(parts: str, before: list[str]) -> Iterator[str]:
     """Yield the steps of `Flux.train!`, with the lines `before` each of them."""
-    data = "batches"
+    data = "started" if before else "batches"
     if before:
-        data = "(start_step!(state, batch) for batch in batches)"
         yield "\n".join([f"function start_step!(state, {parts})", *before, "    return inputs, targets", "end"])
     yield "\n".join([
         "# Train on batches; return the last loss before an update.",
         "function train_steps!(state, batches)",
         "    last_loss = Ref{DTYPE}()",
-        f"    data = {data}",
-        "    Flux.train!(state.model, data, state.optimizer) do model, inputs, targets",
+        *(["    started = (start_step!(state, batch) for batch in batches)"] if before else []),
+        f"    Flux.train!(state.model, {data}, state.optimizer) do model, inputs, targets",
         "        loss = compute_loss(model, inputs, targets)",
         "        # `Flux.train!` does not return it.",
         "        Flux.ignore_derivatives(() -> (last_loss[] = loss; nothing))",

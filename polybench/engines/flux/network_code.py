@@ -358,7 +358,7 @@ def _functions(kinds: Iterable[str]) -> dict[str, str]:
     functions: dict[str, str] = {}
     for kind in kinds:
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
-        name = name if name == "block" or name.endswith("_block") else f"{name}_block"
+        name = name if re.fullmatch(r"(.*_)?block\d*", name) else f"{name}_block"
         while name in functions.values():
             name = f"another_{name}"
         functions[kind] = name

@@ -76,7 +76,9 @@ def test_repeated_blocks_are_one_function_and_a_comprehension() -> None:
     for stage in (2, 3):
         call = f'[residual_block_tensors("stage{stage}.block$n", model[{stage + 2}][n]) for n in 2:5]...'
         assert f"    {call},\n" in text
-    assert "block(inputs, hidden, outputs; stride) = Chain(\n" in emit(job(find_model("mobile-cifar")))
+    mobile = emit(job(find_model("mobile-cifar")))
+    assert "\nblock1() = Chain(\n" in mobile
+    assert "\nblock(inputs, hidden, outputs; stride) = Chain(\n" in mobile
     assert emit(job(find_model("char-gpt"))).count("SelfAttention(128, 4)") == 1
 
 
@@ -171,7 +173,7 @@ def test_velocities_follow_the_rate_and_only_matrices_decay() -> None:
 
 def test_the_variant_train_has_the_loop_of_flux() -> None:
     text = emit(job(variants=("train",)))
-    assert "    Flux.train!(state.model, data, state.optimizer) do model, inputs, targets\n" in text
+    assert "    Flux.train!(state.model, batches, state.optimizer) do model, inputs, targets\n" in text
     assert "train_step!(" not in text
     with pytest.raises(EngineUnavailable, match="without a place to clip gradients"):
         emit(job(optimizer=Optimizer(gradient_clip=1.0), variants=("train",)))
