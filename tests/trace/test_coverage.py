@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import polybench
 from polybench.render import render
 from polybench.schema.trace import TraceDiffDocument
+from polybench.trace.coverage import _list, _usual_dtype
 from polybench.trace.diff import diff
 from polybench.trace.file import Array
 
@@ -135,6 +137,17 @@ def test_what_is_not_compared_is_named(change: Change, in_b: str | None, in_both
         assert f"not compared: {expected}" in " ".join(render(document, "table", kind="trace").split())
 
 
+def test_the_usual_type_is_that_of_most_weights() -> None:
+    types = {"a": "float16", "b": "float32", "c": "float32"}
+    trace: Any = SimpleNamespace(names=lambda *_: [*types], dtype=lambda _, __, name: types[name])
+    assert _usual_dtype(trace) == "float32"
+
+
+@pytest.mark.parametrize(("count", "text"), [(5, "0, 1, 2, 3, 4"), (7, "0, 1, 2, 3, 4 and 2 more")])
+def test_a_line_lists_five_names(count: int, text: str) -> None:
+    assert _list(map(str, range(count))) == text
+
+
 @pytest.mark.parametrize("short", ["a", "b"])
 def test_a_step_that_only_one_trace_has_is_named(short: str, tmp_path: Path) -> None:
     document = diff(*(record(tmp_path / name, steps=2 if name == short else 3) for name in "ab"))
@@ -180,11 +193,14 @@ def cast(kind: str, dtype: str, *names: str) -> Change:
         (cast("gradients", "f8", "fc.weight", "fc.bias"), "float64: gradient fc.weight, gradient fc.bias"),
         (cast("batch", "f8"), "float64: batch/0, batch/1"),
         (cast("gradients", "f2", "fc.bias"), "float16: gradient fc.bias"),
+        (cast("gradients", "f2", "fc.weight", "fc.bias"), "float16: gradient fc.weight, gradient fc.bias"),
     ],
 )
 def test_a_tensor_of_another_type_is_named(change: Change, expected: str, tmp_path: Path) -> None:
     document = compare(tmp_path, change=change)
     assert document.dtypes == [f"B is a training in float32, but has {expected}"]
+    assert document.first_difference is None, document.verdict
+    assert document.undecided == []  # rounding is that of the coarser type
     assert document.dtypes[0] in " ".join(render(document, "table", kind="trace").split())
 
 

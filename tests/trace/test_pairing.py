@@ -10,7 +10,7 @@ import pytest
 
 import polybench
 from polybench.trace.file import Array, Trace
-from polybench.trace.pairing import Layout, pair_weights, relative_error
+from polybench.trace.pairing import Layout, is_variance, pair_statistics, pair_weights, relative_error
 
 
 def layout_of(a: Array, b: Array, folder: Path, framework: str = "numpy") -> Layout:
@@ -57,6 +57,36 @@ def test_equal_values_tell_more_than_equal_names(tmp_path: Path) -> None:
             trace.step(loss=1.0, weights=weights)
     with Trace(tmp_path / "a") as a, Trace(tmp_path / "b") as b:
         assert [(pair.a, pair.b) for pair in pair_weights(a, b, {})] == [("first", "second"), ("second", "first")]
+
+
+def test_each_weight_is_in_one_pair(tmp_path: Path) -> None:
+    one, two = np.random.default_rng(0).random((2, 3))
+    for name, weights in (("a", {"first": one, "second": one}), ("b", {"x": one, "y": two})):
+        with polybench.record(tmp_path / name, model=weights) as trace:
+            trace.step(loss=1.0, weights=weights)
+    with Trace(tmp_path / "a") as a, Trace(tmp_path / "b") as b:
+        assert [(pair.a, pair.b) for pair in pair_weights(a, b, {})] == [("first", "x"), ("second", "y")]
+
+
+def test_each_statistic_is_in_one_pair_with_the_surest_partner(tmp_path: Path) -> None:
+    """The second mean has the values of the first one's partner, and another name than each of B."""
+    one, two = np.random.default_rng(0).random((2, 3)) - 1
+    weights = {"w": np.ones(3)}
+    for name, means in (("a", {"mean1": one, "mean2": one}), ("b", {"mean1": one, "mean": two})):
+        with polybench.record(tmp_path / name, model=weights, statistics=means) as trace:
+            trace.step(loss=1.0, weights=weights, statistics=means)
+    with Trace(tmp_path / "a") as a, Trace(tmp_path / "b") as b:
+        pairs = [(pair.a, pair.b) for pair in pair_statistics(a, b)]
+    assert pairs == [("mean1", "mean1"), ("mean2", "mean")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [("bn.running_var", 0.0, True), ("layers.1.σ²", 0.0, True), ("layers.1.μ", 1.0, False), ("moving_mean", 1.0, False),
+     ("second", 1.0, True), ("second", 0.0, False)],
+)  # fmt: skip
+def test_a_variance_is_known_by_its_name_or_its_values(name: str, value: float, expected: bool) -> None:
+    assert is_variance(name, np.full(3, value)) == expected
 
 
 def test_an_error_is_relative_to_a() -> None:

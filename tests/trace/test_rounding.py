@@ -106,6 +106,22 @@ def test_undecided_gradients_do_not_agree_in_the_sentence_of_a_later_difference(
     assert [(one.step, one.kind) for one in document.undecided] == [(0, "gradient")]
 
 
+@pytest.mark.parametrize("doubled", [None, 1], ids=["alone", "before a larger difference"])
+def test_what_a_cause_explains_is_the_first_difference(doubled: int | None, tmp_path: Path) -> None:
+    """The factor of the gradients is less than rounding may do, and the running statistics of step 1 differ."""
+
+    def change(number: int, step: dict[str, Any]) -> dict[str, Any]:
+        gradients = {name: (1.03 * one).astype("f2") for name, one in step["gradients"].items()}
+        statistics = {name: (2 if number == doubled else 1) * one for name, one in step["statistics"].items()}
+        return step | {"gradients": gradients, "statistics": statistics}
+
+    document = compare(tmp_path, both=with_noise(0.0, FLOAT16), change=change)
+    found = document.first_difference
+    assert found is not None
+    assert (found.step, found.kind, document.causes[0].cause[:22]) == (0, "gradient", "B scales its gradients")
+    assert document.undecided == []
+
+
 @pytest.mark.parametrize(
     ("kind", "factor", "error"),
     [("loss", 1 + 1e-5, 1e-5), ("statistics", 1 + 1e-5, 1e-5), ("weights", 1.001, 1e-3), ("batch", 1 + 1e-5, 1e-5)],

@@ -48,6 +48,12 @@ def test_a_tensor_comes_back(name: str, tensor: Array, tmp_path_factory: pytest.
         assert np.array_equal(read, tensor, equal_nan=tensor.dtype.kind == "f")
 
 
+def test_a_tensor_whose_first_axis_is_contiguous_comes_back(tmp_path: Path) -> None:
+    tensor = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    with Trace(write(tmp_path / "a", {"w": tensor})) as trace:
+        assert trace.tensor(0, "weight", "w").tolist() == tensor.tolist()
+
+
 @given(position=st.integers(0, 10_000), byte=st.integers(0, 255), length=st.integers(0, 12_000))
 def test_damage_is_refused_or_harmless(
     position: int, byte: int, length: int, tmp_path_factory: pytest.TempPathFactory
