@@ -113,6 +113,22 @@ def test_a_process_that_ends_early_is_an_error(code: str, kind: type[Exception],
     assert message in str(error.value)
 
 
+def test_a_file_may_take_as_long_as_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, waits, wait = tmp_path / "model.py", list[float | None](), subprocess.Popen.wait
+
+    def recorded(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        waits.append(timeout)
+        if timeout is not None:
+            raise subprocess.TimeoutExpired("", timeout)
+        return wait(process)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", recorded)
+    file.touch()
+    with pytest.raises(ConfigurationFailed, match=r"model\.py did not end within 7 s: use --timeout"):
+        run_import(file, "net", (3, 8, 8), tmp_path, timeout=7)
+    assert waits == [7, None]
+
+
 def test_the_process_ends_with_its_parent(tmp_path: Path) -> None:
     """A parent that is killed cannot stop a file that does not end."""
     file, number = tmp_path / "model.py", tmp_path / "number"

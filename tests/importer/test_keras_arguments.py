@@ -93,6 +93,13 @@ def plus_one() -> Any:
     return keras.Model(inputs, layers.Dense(5)(layers.Flatten()(inputs + 1.0)))
 
 
+def sum_of_three() -> Any:
+    """Build a model that adds three values, of which Keras broadcasts the last one."""
+    inputs = keras.Input((6,))
+    one, two, three = (layers.Dense(size)(inputs) for size in (5, 5, 1))
+    return keras.Model(inputs, layers.Add()([one, two, three]))
+
+
 def functional_class() -> Any:
     return models.Net()
 
@@ -174,6 +181,7 @@ REFUSED: list[tuple[str, Callable[[], Any]]] = [
     ("InputLayer: dtype=float16: expected float32", lambda: with_input(dtype="float16")),
     ("InputLayer: sparse=True: expected None", lambda: with_input(sparse=True)),
     ("Add: called with x2=1.0: expected values that depend on the input", plus_one),
+    ("Add: adds shapes (5,) and (1,): expected equal shapes", sum_of_three),
 ]
 
 IMPORTED: dict[str, Callable[[], Any]] = {
@@ -192,7 +200,7 @@ IMPORTED: dict[str, Callable[[], Any]] = {
     "dtype": lambda: conv(dtype="float64"),
     "trainable": lambda: image(layers.ReLU(trainable=False)),
     "depth_multiplier": lambda: image(layers.DepthwiseConv2D(3, depth_multiplier=2)),
-    "momentum": lambda: image(layers.BatchNormalization(momentum=0.5)),
+    "momentum": lambda: image(layers.BatchNormalization(momentum=0.7)),
     "epsilon": lambda: image(layers.GroupNormalization(2, epsilon=0.1)),
     "moving_variance_initializer": lambda: image(layers.BatchNormalization(moving_variance_initializer="zeros")),
     "center": lambda: sequence(layers.LayerNormalization(center=False)),

@@ -9,7 +9,7 @@ import pytest
 
 import polybench
 from polybench.errors import BadInput, ConfigurationFailed
-from polybench.importer.proof import _batches, batch_sizes, omitted
+from polybench.importer.proof import _batches, _drawn_weights, batch_sizes, omitted
 from polybench.networks import find_model, layers
 from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS
@@ -88,6 +88,11 @@ def test_every_class_is_a_label_of_the_proof() -> None:
     model = find_model("lenet")
     first, *_ = _batches(model, np.random.default_rng(0), (model.batch_size,), 0.0)
     assert {*first.labels.tolist()} == {*range(model.classes)}
+
+
+def test_no_drawn_tensor_is_constant() -> None:
+    for name, value in _drawn_weights(find_model("resnet32")).items():
+        assert value.min() < value.max(), name
 
 
 def network(side: int, channels: int) -> Model:

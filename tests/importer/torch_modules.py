@@ -11,14 +11,15 @@ from torch.nn import functional as F  # noqa: N812 - the usual name
 
 
 class Images(nn.Module):
-    """The part between convolution and head, and the part after the head."""
+    """The part between convolution and head, the part after the head, and the pool before it."""
 
-    def __init__(self, part: Any, last: Any = None) -> None:
+    def __init__(self, part: Any, last: Any = None, pool: Callable[[Any], Any] = lambda x: x.mean((2, 3))) -> None:
         super().__init__()
         self.conv, self.part, self.dense, self.last = nn.Conv2d(3, 8, 3), part, nn.Linear(8, 5), last or nn.Identity()
+        self.pool = pool
 
     def forward(self, x: Any) -> Any:
-        return self.last(self.dense(self.part(self.conv(x)).mean((2, 3))))
+        return self.last(self.dense(self.pool(self.part(self.conv(x)))))
 
 
 class Text(nn.Module):
@@ -35,16 +36,17 @@ class Text(nn.Module):
 
 
 class Masked(nn.Module):
-    """Attention with the mask that a function makes of the length."""
+    """Attention with the mask that a function makes of the length, if any."""
 
-    def __init__(self, mask: Callable[[int], Any]) -> None:
+    def __init__(self, mask: Callable[[int], Any] | None, scale: float | None = None) -> None:
         super().__init__()
-        self.qkv, self.out, self.mask = nn.Linear(8, 24), nn.Linear(8, 8), mask
+        self.qkv, self.out, self.mask, self.scale = nn.Linear(8, 24), nn.Linear(8, 8), mask, scale
 
     def forward(self, x: Any) -> Any:
         batch, time, _ = x.shape
         q, k, v = (one.view(batch, time, 2, 4).transpose(1, 2) for one in self.qkv(x).split(8, 2))
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(time))
+        mask = self.mask and self.mask(time)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale)
         return self.out(y.transpose(1, 2).reshape(batch, time, 8))
 
 
