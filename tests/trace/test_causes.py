@@ -12,6 +12,7 @@ import polybench
 from polybench.schema.trace import FirstDifference, TraceDiffDocument
 from polybench.trace.causes import _known_digits
 from polybench.trace.diff import diff
+from polybench.trace.file import Trace
 from polybench.trace.verdict import _difference
 from tests.trace.numpy_program import ROWS, Plants, clip_all, clip_each, clip_values, train
 
@@ -52,6 +53,23 @@ def test_a_sum_is_told_from_the_mean(which: str, tmp_path: Path) -> None:
     other = "B" if which == "A" else "A"
     (cause,) = causes(compare(tmp_path, a, b, steps=(0,)))
     assert cause == f"{which} adds up the loss over the batch (32 predictions), {other} computes its mean"
+
+
+def test_a_factor_is_not_clipping_to_a_norm_that_nobody_chooses(tmp_path: Path) -> None:
+    """The norm is nearly that of a limit of 0.5, but not to rounding."""
+    with Trace(train(tmp_path / "a", Plants(), (0,))) as trace:
+        norm = np.sqrt(sum(float((one**2).sum()) for one in trace.tensors(0, "gradient").values()))
+    scale = 0.50025 / float(norm)
+    assert scale < 1
+    (cause,) = causes(compare(tmp_path, Plants(), Plants(scale=scale), steps=(0,)))
+    assert cause.startswith("B scales its gradients by 0.")
+
+
+@pytest.mark.parametrize("which", ["A", "B"])
+def test_the_training_with_fewer_significant_bits_is_named(which: str, tmp_path: Path) -> None:
+    rounded = Plants(clip=lambda gradients: {name: one.astype("f2").astype("f4") for name, one in gradients.items()})
+    a, b = (rounded if name == which else Plants() for name in "AB")
+    assert f"{which} computes in float16" in causes(compare(tmp_path, a, b, steps=(0,)))
 
 
 def test_weights_part_after_the_last_recorded_step_before_they_differ() -> None:

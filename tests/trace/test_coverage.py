@@ -217,3 +217,31 @@ def test_an_update_without_a_gradient_is_compared(tmp_path: Path) -> None:
     assert document.first_difference is not None, document.verdict
     found = document.first_difference
     assert (found.step, found.kind, found.tensor) == (0, "update", "fc.bias")
+
+
+def test_gradients_that_are_not_set_to_zero_are_a_sum_of_two_steps(tmp_path: Path) -> None:
+    before: dict[str, Array] = {}
+
+    def add(_: int, step: dict[str, Any]) -> dict[str, Any]:
+        total = {name: one + before.get(name, np.float32(0)) for name, one in step["gradients"].items()}
+        before.update(step["gradients"])
+        return step | {"gradients": total}
+
+    found = [one.cause for one in compare(tmp_path, change=add).causes]
+    assert "B adds its gradients to those of the step before: it does not set them to zero" in found
+
+
+@pytest.mark.parametrize("which", ["A", "B"])
+def test_the_size_of_a_batch_follows_from_the_variances(which: str, tmp_path: Path) -> None:
+    """The factor n / (n - 1) of the unbiased variance tells the eight rows of a batch."""
+    variance = np.ones(3)
+
+    def unbiased(_: int, step: dict[str, Any]) -> dict[str, Any]:
+        variance[:] = 0.9 * variance + 0.1 * step["batch"][0].var(0, ddof=1)
+        return step | {"statistics": step["statistics"] | {"running_var": variance.astype("f4")}}
+
+    files = [record(tmp_path / name, change=unbiased if name == which else lambda _, step: step) for name in "AB"]
+    (cause,) = diff(*files).causes
+    other = "B" if which == "A" else "A"
+    assert cause.cause == f"{which}'s running variance divides by n - 1, {other}'s by n"
+    assert cause.evidence.endswith("so n is 8")
