@@ -52,7 +52,7 @@ end
 
 Run `n` steps like `run_steps!`, and return the total of `allocated`.
 """
-count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
+count_allocations!(trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     around_steps(() -> allocated(() -> timed_steps!(trainer, batches, first, n), trainer.device), trainer)
 
 """
@@ -61,7 +61,7 @@ count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::In
 Run `n` steps like `run_steps!`, and return (function, bytes, count) of allocations in Julia's heap, in total.
 `profile` is the standard library's module; an argument, so that other callers need not load it.
 """
-function allocation_sites!(profile::Module, trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
+function allocation_sites!(profile::Module, trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
     profile.Allocs.clear()
     around_steps(trainer) do
         profile.Allocs.start(; sample_rate = 1.0)

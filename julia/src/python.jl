@@ -5,7 +5,7 @@ call (of images: as long as the batches live). The shapes follow from the layer 
 module Python
 
 using ..PolyBench:
-    ADAM_BETAS, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
+    ADAM_BETAS, AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramTrainer, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
     convert_layout, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
     needs_conversion, records, resolve_path, rule, start_training!, step_operations, tensor_shapes, tensors, to_device,
     user_program_step!, variables, with_fixed_masks
@@ -45,6 +45,20 @@ function build(
 end
 
 """
+    build_program(program, names, addresses, variants, gradient_clip)
+
+Set up a program (see `ProgramTrainer`). `addresses` are those of its weights and state, of type `DTYPE`, in the order of `names`,
+which are lines: trained tensors, then state. `variants` are names for `StepMode`, joined by +.
+"""
+function build_program(program::Module, names::String, addresses::Tuple{Vararg{Int}}, variants::String, gradient_clip::Real)
+    mode = StepMode(split(variants, '+')...; gradient_clip = program.DTYPE(gradient_clip))
+    trainer = ProgramTrainer(program, mode, String.(split(names, '\n')))
+    set_initial_weights!(trainer, addresses)
+    PolyBench.reset!(trainer)
+    return trainer
+end
+
+"""
     load(trainer, images, shape, labels, classes, tokens = false, label_shape = ())
 
 Return batches of float32 images (steps, batch, channels, height, width), features (steps, batch, time, features), or int32
@@ -62,6 +76,15 @@ function load(
     )
 end
 
+function load(
+        trainer::ProgramTrainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, ::Int, tokens::Bool = false,
+        label_shape::Tuple{Vararg{Int}} = (),
+    )
+    steps, batch = shape
+    labels = wrap_array(Int64, labels, (reverse(label_shape)..., batch, steps))
+    return batches(trainer, wrap_input(tokens, images, shape), labels)
+end
+
 wrap_input(tokens::Bool, address::Int, shape) = wrap_array(tokens ? Int32 : Float32, address, reverse(shape))
 
 """
@@ -72,7 +95,7 @@ with int8 augmentations (steps, batch, 3), or none if their address is 0. Shapes
 long as the pipeline.
 """
 function open_pipeline(
-        trainer::Trainer, images::Int, shape::NTuple{4, Int}, labels::Int,
+        trainer::AbstractTrainer, images::Int, shape::NTuple{4, Int}, labels::Int,
         order::Int, order_shape::NTuple{2, Int}, augmentations::Int, classes::Int, workers::Int,
     )
     steps, batch = order_shape
@@ -112,12 +135,20 @@ function set_initial_weights!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
     return nothing
 end
 
+function set_initial_weights!(trainer::ProgramTrainer, addresses::Tuple{Vararg{Int}})
+    for (name, address) in zip(trainer.names, addresses)
+        initial = trainer.initial[name]
+        copyto!(initial, wrap_array(eltype(initial), address, size(initial)))
+    end
+    return nothing
+end
+
 """
     restore!(trainer, numbers, count, rate, generator)
 
 Restore a training state from the addresses of its `count` numbers and of the generator's four words.
 """
-function restore!(trainer::Trainer, numbers::Int, count::Int, rate::Real, generator::Int)
+function restore!(trainer::AbstractTrainer, numbers::Int, count::Int, rate::Real, generator::Int)
     words = wrap_array(UInt64, generator, (4,))
     return PolyBench.restore!(trainer, TrainingState(wrap_array(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
 end
@@ -127,7 +158,7 @@ end
 
 Write the logits of images, or sequences (as in `load`), in inference mode, (batch, classes) in C order, to this address.
 """
-write_logits!(address::Int, trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, tokens::Bool = false) =
+write_logits!(address::Int, trainer::AbstractTrainer, images::Int, shape::Tuple{Vararg{Int}}, tokens::Bool = false) =
     write_to(address, inference_logits(trainer, wrap_input(tokens, images, shape)))
 
 """
@@ -146,6 +177,16 @@ function snapshot!(
     return Float64(loss)
 end
 
+function snapshot!(
+        gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::ProgramTrainer, batches, step::Int,
+    )
+    loss, computed, current = loss_and_gradients(trainer, batches, step)
+    for (addresses, arrays) in ((gradients, computed), (weights, current)), (name, address) in zip(trainer.names, addresses)
+        write_to(address, arrays[name])
+    end
+    return Float64(loss)
+end
+
 function write_canonical(addresses, named, convert_layout)
     for (address, (_, array), needs_conversion) in zip(addresses, named, convert_layout)
         write_to(address, canonical(array, needs_conversion))
@@ -160,7 +201,7 @@ Return (name, operation) for each operation of one layer; see `layer_operations`
 and dy are float32 arrays with shapes in C order; x may be int32 `tokens`. Their memory is not used after the call.
 """
 function build_layer_operations(
-        trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, required, tokens::Bool = false,
+        trainer::AbstractTrainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, required, tokens::Bool = false,
     )
     T, layer_records = typeof(trainer.loss), records(layers)
     weights = Dict(
@@ -176,7 +217,7 @@ end
 
 Return (name, operation) for each operation of `step_operations`.
 """
-build_step_operations(trainer::Trainer, batches) = with_names(step_operations(trainer, batches))
+build_step_operations(trainer::AbstractTrainer, batches) = with_names(step_operations(trainer, batches))
 
 with_names(operations) = Tuple((operation.name, operation) for operation in operations)
 
@@ -186,13 +227,13 @@ with_names(operations) = Tuple((operation.name, operation) for operation in oper
 Set the masks of dropout layers by name for one step: arrays (batch, channels, height, width), (batch, time, features) or (batch,
 features), with shapes in this order, of the trainer's element type.
 """
-function set_masks!(trainer::Trainer, names, addresses, shapes)
+function set_masks!(trainer::AbstractTrainer, names, addresses, shapes)
     T = typeof(trainer.loss)
     masks = Dict(
         String(name) => to_device(trainer.device, copy(wrap_array(T, address, reverse(shape)))) for
             (name, address, shape) in zip(names, addresses, shapes)
     )
-    return PolyBench.set_masks!(trainer.network, masks)
+    return PolyBench.set_masks!(trainer, masks)
 end
 
 """
@@ -200,7 +241,7 @@ end
 
 Write the last logits of a forward pass, (batch, label_shape..., classes) in C order, to this address.
 """
-fill_logits!(address::Int, trainer::Trainer) = write_to(address, Array(trainer.logits))
+fill_logits!(address::Int, trainer::AbstractTrainer) = write_to(address, Array(trainer.logits))
 
 """
     read_variables!(addresses, program)

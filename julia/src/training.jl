@@ -1,7 +1,12 @@
 """
-A network with its optimizer on a device. It runs training steps, times blocks of steps, and computes what the parity check compares.
+What runs training steps, times blocks of steps, and computes what the parity check compares.
 """
-mutable struct Trainer{D <: Device, N <: Network, M, S, T <: AbstractFloat, W <: StepMode}
+abstract type AbstractTrainer end
+
+"""
+A network with its optimizer on a device.
+"""
+mutable struct Trainer{D <: Device, N <: Network, M, S, T <: AbstractFloat, W <: StepMode} <: AbstractTrainer
     const device::D
     const network::N
     "The network's chain, wrapped for differentiation in this mode."
@@ -69,12 +74,19 @@ function set_rate!(trainer::Trainer, rate::Real)
 end
 
 """
+    set_masks!(trainer, masks)
+
+Set the masks of dropout layers by name, in Flux's layout, for the next step.
+"""
+set_masks!(trainer::Trainer, masks) = set_masks!(trainer.network, masks)
+
+"""
     run_steps!(trainer, batches, first, n)
 
 Train on batches `first`, `first + 1`, ... (from 0, cyclic), and return the seconds of the steps. The last loss is then in
 `trainer.loss`. A forward pass only computes their logits; the last ones are then in `trainer.logits`.
 """
-run_steps!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
+run_steps!(trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     around_steps(() -> timed_steps!(trainer, batches, first, n), trainer)
 
 """
@@ -148,7 +160,7 @@ end
 
 Return the loss of the last step.
 """
-last_loss(trainer::Trainer) = Float64(trainer.loss)
+last_loss(trainer::AbstractTrainer) = Float64(trainer.loss)
 
-device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)
-device_reserved_bytes(trainer::Trainer) = device_reserved_bytes(trainer.device)
+device_peak_bytes(trainer::AbstractTrainer) = device_peak_bytes(trainer.device)
+device_reserved_bytes(trainer::AbstractTrainer) = device_reserved_bytes(trainer.device)

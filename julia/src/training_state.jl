@@ -15,7 +15,7 @@ end
 
 Copy everything that the next step depends on.
 """
-function training_state(trainer::Trainer)
+function training_state(trainer::AbstractTrainer)
     T = typeof(trainer.loss)
     numbers = T[]
     map_numbers!(trainer) do x
@@ -23,7 +23,7 @@ function training_state(trainer::Trainer)
         return x
     end
     words = copy(Random.default_rng())
-    return TrainingState{T}(numbers, trainer.rate, [words.s0, words.s1, words.s2, words.s3])
+    return TrainingState{T}(numbers, rate(trainer), [words.s0, words.s1, words.s2, words.s3])
 end
 
 """
@@ -31,15 +31,14 @@ end
 
 Restore a saved state.
 """
-function restore!(trainer::Trainer, saved::TrainingState)
+function restore!(trainer::AbstractTrainer, saved::TrainingState)
     last = 0
     map_numbers!(trainer) do x
         first, last = last + 1, last + length(x)
         x isa Number && return saved.numbers[first]
         return copyto!(x, reshape(saved.numbers[first:last], size(x)))
     end
-    Flux.adjust!(trainer.state, saved.rate)
-    trainer.rate = saved.rate
+    restore_rate!(trainer, saved.rate)
     restore_rng!(trainer.device, saved.generator)
     return nothing
 end
@@ -53,11 +52,16 @@ restore_rng!(device::Device, words) = seed!(device, Int(first(words) >> 1))
 Call `f` with each array of weights and statistics, then with each array and number of the optimizer state. Its results replace the
 numbers.
 """
-function map_numbers!(f, trainer::Trainer)
-    foreach(((_, array),) -> f(array), tensors(trainer.network))
-    map_leaves!(f, trainer.state)
+function map_numbers!(f, trainer::AbstractTrainer)
+    foreach(f, arrays(trainer))
+    map_leaves!(f, optimizer(trainer))
     return nothing
 end
+
+arrays(trainer::Trainer) = map(last, tensors(trainer.network))
+optimizer(trainer::Trainer) = trainer.state
+rate(trainer::Trainer) = trainer.rate
+restore_rate!(trainer::Trainer, rate) = (Flux.adjust!(trainer.state, rate); trainer.rate = rate; nothing)
 
 map_leaves!(f, leaf::Leaf) = (leaf.state = map_leaf(f, leaf.state); nothing)
 map_leaves!(f, branch::Union{Tuple, NamedTuple}) = foreach(child -> map_leaves!(f, child), branch)

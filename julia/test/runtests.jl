@@ -288,6 +288,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     include("clock.jl")  # before others fill the heap, which full collections search
     include("operations.jl")
     include("transformers.jl")
+    include("program.jl")
     ALL_TESTS && include("import.jl")
     include("step_modes.jl")
     include("standalone.jl")

@@ -1,0 +1,211 @@
+"""
+A program that polybench prints (`polybench/engines/flux/emitter.py`) and runs here: a module with the functions `setup`, `reset!`,
+`load`, `tensors`, `weights`, and `compute_loss` with `train_step!` or `train_steps!`, or `forward_pass`. Its arrays by name have
+the canonical layout (see `weights.jl`).
+"""
+mutable struct ProgramTrainer{F, S, M, T <: AbstractFloat, W <: StepMode} <: AbstractTrainer
+    const device::CPU
+    const program::Module
+    "The program's `train_step!`, `train_steps!` or `forward_pass`."
+    const step::F
+    const state::S
+    "The names of all arrays: trained tensors, then running statistics."
+    const names::Vector{String}
+    const initial::Dict{String, Array{T}}
+    const mode::W
+    "The masks of dropout layers by name, which are a part of each batch; nothing if the program does not take them."
+    const masks::M
+    loss::T
+    "The last logits of a forward pass."
+    logits::Any
+    "Seconds of garbage collection that are not part of any step, in the mode `gc_off`."
+    excluded_gc_seconds::Float64
+end
+
+"""
+    ProgramTrainer(program, mode, names)
+
+Set up the training of a program, with its own initial weights. The mode selects its function and the garbage collection.
+"""
+function ProgramTrainer(program::Module, mode::StepMode, names::Vector{String})
+    T, state = program.DTYPE, program.setup()
+    masks = isdefined(program, :set_masks!) ? Dict{String, Array{T}}() : nothing
+    initial = Dict{String, Array{T}}(program.weights(state))
+    return ProgramTrainer(CPU(), program, step_function(program, mode), state, names, initial, mode, masks, T(NaN), nothing, 0.0)
+end
+
+step_function(program::Module, mode::StepMode) = is_forward_pass(mode) ? program.forward_pass : program.train_step!
+step_function(program::Module, ::StepMode{:train, <:Any, :training}) = program.train_steps!
+
+"""
+    reset!(trainer, _)
+
+Restore initial weights, running statistics and optimizer state. Dropout draws the masks of the program's own seed.
+"""
+reset!(trainer::ProgramTrainer, _ = nothing) = (trainer.program.reset!(trainer.state, trainer.initial); nothing)
+
+"""
+    batches(trainer, images, labels)
+
+Return one batch per step, as `batches` of a device does, made by the program's `load`.
+"""
+function batches(trainer::ProgramTrainer, images::Array{<:Union{Float32, Int32}}, labels::Array{Int64})
+    shape = Base.front(size(images))
+    return map(axes(labels, ndims(labels))) do step
+        array = unsafe_wrap(Array, pointer(images, (step - 1) * prod(shape) + 1), shape)
+        Batch(trainer.program.load(array, selectdim(labels, ndims(labels), step))..., images)
+    end
+end
+
+"""
+    arguments(batch, masks)
+
+Return the batch as the program takes it.
+"""
+arguments(batch::Batch, ::Nothing) = (batch.images, batch.labels)
+arguments(batch::Batch, masks::Dict) = (batch.images, batch.labels, masks)
+
+# A network without dropout has no masks.
+set_masks!(trainer::ProgramTrainer, masks) = (trainer.masks === nothing || merge!(trainer.masks, masks); nothing)
+
+around_steps(f, ::ProgramTrainer) = f()
+
+# The type parameters of the trainer, and with them those of the loop, are known here.
+function timed_steps!(trainer::ProgramTrainer{F, S, M, T}, batches::AbstractVector{<:Batch}, first::Int, n::Int) where {F, S, M, T}
+    count = length(batches)
+    chosen = (arguments(batches[step % count + 1], trainer.masks) for step in first:(first + n - 1))
+    hasproperty(trainer.state, :step) && (trainer.state.step = first)  # the program has a schedule
+    disable_gc(trainer.mode)
+    start = time_ns()
+    if is_forward_pass(trainer.mode)
+        trainer.logits = run_forward(trainer.step, trainer.mode, trainer.state, chosen)
+    else
+        trainer.loss = run_training(trainer.step, trainer.mode, trainer.state, chosen, trainer.loss)::T
+    end
+    seconds = (time_ns() - start) / 1.0e9
+    trainer.excluded_gc_seconds += enable_gc(trainer.mode)
+    return seconds
+end
+
+"""
+    run_training(step, mode, state, batches, loss)
+
+Run one step per batch, and return the last loss, or `loss` if there are no batches.
+"""
+function run_training(step, mode::StepMode, state, batches, loss)
+    for batch in batches
+        # The type of Zygote's gradient is never inferred; that of this loop is.
+        loss = step(state, batch)::typeof(loss)
+        after_step(mode)
+    end
+    return loss
+end
+
+run_training(step, mode::StepMode{:train}, state, batches, loss) = step(state, with_after_step(mode, batches))
+
+"""
+    run_forward(step, mode, state, batches)
+
+Compute the logits of each batch, and return the last ones.
+"""
+function run_forward(step, mode::StepMode, state, batches)
+    logits = nothing
+    for batch in batches
+        logits = step(state, batch)
+        after_step(mode)
+    end
+    return logits
+end
+
+"""
+    loss_and_gradients(trainer, batches, step)
+
+Return the loss of one batch, and its gradients and the weights by name, without changing the trainer.
+"""
+function loss_and_gradients(trainer::ProgramTrainer, batches::AbstractVector{<:Batch}, step::Int)
+    (; program, state) = trainer
+    inputs, labels, masks... = arguments(batches[step % length(batches) + 1], trainer.masks)
+    foreach(given -> program.set_masks!(state.model, given), masks)
+    before = program.weights(state)
+    loss, gradients = Flux.withgradient(model -> program.compute_loss(model, inputs, labels), state.model)
+    for (name, array) in program.tensors(state.model)  # the forward pass has changed running statistics
+        array .= before[name]
+    end
+    found = IdDict{AbstractArray, AbstractArray}()
+    add_gradients!(found, state.model, gradients[1])
+    # A model with gradients in place of its arrays, so that the program itself names them.
+    model = Flux.fmap(leaf -> leaf isa AbstractArray ? get(() -> zero(leaf), found, leaf) : leaf, state.model)
+    return loss, Dict(name => Array(array) for (name, array) in program.tensors(model)), before
+end
+
+"""
+    add_gradients!(found, model, gradient)
+
+Add the gradient of each of the model's arrays to `found`. Layers that share an array have several gradients, whose sum counts.
+"""
+add_gradients!(_, _, ::Nothing) = nothing
+add_gradients!(found, array::AbstractArray, gradient::AbstractArray) =
+    (found[array] = haskey(found, array) ? found[array] + gradient : gradient; nothing)
+# Zygote's gradient of a mutable struct, such as `BatchNorm`, is a `Ref`.
+add_gradients!(found, model, gradient::Ref) = add_gradients!(found, model, gradient[])
+add_gradients!(found, model, gradient::Union{Tuple, NamedTuple}) =
+    foreach(key -> add_gradients!(found, getfield(model, key), gradient[key]), keys(gradient))
+add_gradients!(_, _, _) = nothing  # of numbers
+
+"""
+    inference_logits(trainer, images)
+
+Compute the logits (classes, batch) of images, or (classes, time, batch) of sequences, in inference mode.
+"""
+function inference_logits(trainer::ProgramTrainer, images::Array)
+    model = Flux.testmode!(trainer.state.model)
+    logits = Array(model(input(trainer.program.DTYPE, images)))
+    is_forward_pass(trainer.mode) || Flux.testmode!(model, :auto)
+    return logits
+end
+
+arrays(trainer::ProgramTrainer) = map(last, trainer.program.tensors(trainer.state.model))
+optimizer(trainer::ProgramTrainer) = trainer.state.optimizer
+has_schedule(trainer::ProgramTrainer) = hasproperty(trainer.state, :rate)
+rate(trainer::ProgramTrainer) = has_schedule(trainer) ? trainer.state.rate : 0.0
+function restore_rate!(trainer::ProgramTrainer, rate)
+    has_schedule(trainer) || return nothing
+    Flux.adjust!(trainer.state.optimizer, rate)
+    trainer.state.rate = rate
+    return nothing
+end
+
+"""
+    step_operations(trainer, batches)
+
+As for a `Trainer`; the loss is the program's, of the logits.
+"""
+function step_operations(trainer::ProgramTrainer, batches)
+    (; program, state) = trainer
+    inputs, labels, _... = arguments(batches[1], trainer.masks)
+    logits = state.model(inputs)
+    grads = Flux.gradient(model -> program.compute_loss(model, inputs, labels), state.model)[1]
+    update() = Flux.update!(state.optimizer, state.model, clip(trainer.mode, state.optimizer, grads))
+    return TimedOperation[
+        TimedOperation("loss", () -> Flux.withgradient(y -> program.compute_loss(identity, y, labels), logits), trainer.device),
+        TimedOperation("update", update, trainer.device),
+        TimedOperation("call", () -> nothing, trainer.device),
+    ]
+end
+
+"""
+    warm_up(program, variants, images, labels)
+
+Run what a worker calls to time a program, with batches as in the method of `batches` for its trainer. Its package does so during
+its precompilation.
+"""
+function warm_up(program::Module, variants::String, images::Array, labels::Array{Int64})
+    trainer = ProgramTrainer(program, StepMode(split(variants, '+')...), String[])
+    chosen = batches(trainer, images, labels)
+    reset!(trainer)
+    run_steps!(trainer, chosen, 0, 2)
+    count_allocations!(trainer, chosen, 0, 2)
+    last_loss(trainer)
+    gc_stats(trainer)
+    return nothing
+end
