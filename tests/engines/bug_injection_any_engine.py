@@ -184,7 +184,7 @@ TRAINING_MODE: dict[str, Callable[[Any], object]] = {
     "torch": lambda engine: engine._network.train(),
     "tf": _train_tf,
     "jax": _train_jax,
-    "flux": lambda engine: engine._main.Flux.trainmode_b(engine._trainer.network.chain),
+    "flux": lambda engine: engine._main.Flux.trainmode_b(engine._trainer.state.model),
     "keras": lambda engine: setattr(
         engine, "_train_step", lambda _, batch: engine._model(batch[0], training=True).numpy()
     ),

@@ -12,14 +12,16 @@ import numpy as np
 import tomli_w
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.flux.julia import discovery
-from polybench.engines.flux.julia.environment import requested_packages, start_julia, threads
+from polybench.engines.flux.emitter import emit
+from polybench.engines.flux.julia import discovery, program
+from polybench.engines.flux.julia.discovery import NAME
+from polybench.engines.flux.julia.environment import OPTIMIZE, OPTIMIZED, requested_packages, start_julia, threads
 from polybench.engines.flux.validation import conventions, validate
 from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions
 from polybench.engines.shared.batches import as_dtype, as_input, dropout_masks, is_tokens, prefault
 from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import Layer, Operation
+from polybench.networks.layers import Dropout, Layer, Operation, walk
 from polybench.networks.network_file import without_none
 from polybench.networks.optimizers import ADAM_BETAS
 from polybench.networks.timed_layers import TimedLayer
@@ -48,6 +50,8 @@ end
 """
 """Includes PolyBench like a script, which loads no precompiled code, and its extensions for these packages."""
 _VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
+_WITHOUT_PROGRAM = ("enzyme", "mooncake", "reactant", "lux")
+"""Step modes whose training step PolyBench writes."""
 _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
 
 
@@ -132,14 +136,32 @@ class FluxEngine(Engine):
         modes = (*self.step_modes, *job.variants, *(["forward"] if self.is_forward_pass else []))
         self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
-        optimizer = job.workload.optimizer
-        self._trainer = self._python.build(
+        self.program = emit(job) if runs_program(job, modes) else ""
+        build = self._build_program if self.program else self._build_network
+        self._trainer = build(arrays, "+".join(modes))
+
+    def _build_program(self, arrays: Weights, modes: str) -> Any:
+        """Return the trainer of the program."""
+        module, clip = self._load_program(modes), self._job.workload.optimizer.gradient_clip
+        return self._python.build_program(module, "\n".join(arrays), addresses(arrays), modes, clip)
+
+    def _build_network(self, arrays: Weights, modes: str) -> Any:
+        """Return the trainer of the network that PolyBench builds."""
+        job, optimizer = self._job, self._job.workload.optimizer
+        return self._python.build(
             layers_toml(job.model.layers),
             addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
-            job.dropout == "given", "+".join(modes), optimizer.betas or ADAM_BETAS, optimizer.gradient_clip,
+            job.dropout == "given", modes, optimizer.betas or ADAM_BETAS, optimizer.gradient_clip,
             job.model.label_smoothing,
         )  # fmt: skip
+
+    def _load_program(self, modes: str) -> Any:
+        """Return the program as a module. Only the timed one is worth a package: the others run in one process."""
+        if self._cold or not is_timed(self._job) or os.environ.get(OPTIMIZE, OPTIMIZED) != OPTIMIZED:
+            return program.include(self._main, self.program)
+        package = program.load_package(self._main, self.program, workload(self._job, modes))
+        return program.include(self._main, self.program) if package is None else package
 
     def conventions(self) -> NumericalConventions:
         if self.is_forward_pass:
@@ -194,6 +216,8 @@ class FluxEngine(Engine):
         self._python.restore_b(self._trainer, numbers.ctypes.data, len(numbers), self._rate, generator.ctypes.data)
 
     def run_steps(self, first: int, n: int) -> float:
+        if self.program:  # it knows the rate of each step
+            return self._run(range(first, first + n))
         seconds = 0.0
         for steps, rate in self._job.workload.optimizer.constant_rate_segments(first, n):
             if rate != self._rate:
@@ -335,6 +359,26 @@ class FluxEngine(Engine):
             masks = as_dtype(given, self._job.dtype)
             shapes = tuple(mask.shape for mask in masks.values())
             self._python.set_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
+
+
+def runs_program(job: Job, modes: Sequence[str]) -> bool:
+    """Return True if the engine runs the program of its emitter, and False if PolyBench builds the network."""
+    return job.device == "cpu" and job.workload.precision == "fp32" and not {*modes} & {*_WITHOUT_PROGRAM}
+
+
+def is_timed(job: Job) -> bool:
+    """Return True if timed workers run the program of this job, which has neither float64 nor given masks."""
+    has_masks = job.dropout == "given" and any(isinstance(layer, Dropout) for layer in walk(job.model.layers))
+    return job.dtype == "float32" and not has_masks
+
+
+def workload(job: Job, modes: str) -> str:
+    """Return the Julia expression that runs the module `program` with two steps of two examples."""
+    model = job.model
+    shape = ", ".join(map(str, (*reversed(model.input_shape), 2, 2)))
+    labels = ", ".join(map(str, (*reversed(model.label_shape), 2, 2)))
+    kind = "Float32" if model.vocabulary_size is None else "Int32"
+    return f'{NAME}.warm_up(program, "{modes}", zeros({kind}, {shape}), zeros(Int64, {labels}))'
 
 
 def addresses(arrays: Weights) -> tuple[int, ...]:

@@ -1,20 +1,25 @@
-"""The flux engine with bugs in its Julia code; the parity check must fail each of them."""
+"""The flux engine with bugs in its Julia code or in its program; the parity check must fail each of them."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, ClassVar
+from unittest.mock import patch
 
+from polybench.engines.base import Weights
+from polybench.engines.flux import engine
 from polybench.engines.flux.engine import FluxEngine
-from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+
+correct_emit = engine.emit
 
 INJECT = 'code -> (include_string(PolyBench, code, "injected"); nothing)'
 REMOVE_BUGS = """
 function ()
     (; Flux, NNlib) = PolyBench
     functions = (
-        Core.kwcall, PolyBench.convert_layout, PolyBench.batches, PolyBench.train_step!, PolyBench.loss_and_gradients,
-        PolyBench.activation, PolyBench.decay_matrices_only!, PolyBench.named_gradients, PolyBench.prepend_token,
-        Flux.normalise, Flux.Optimisers.apply!, NNlib.dot_product_attention_scores, NNlib.make_causal_mask,
+        Core.kwcall, PolyBench.add_gradients!, Flux.normalise, Flux.Optimisers.apply!,
+        NNlib.dot_product_attention_scores, NNlib.make_causal_mask,
     )
     all = Iterators.flatten(map(methods, functions))
     injected = [method for method in all if method.file === :injected]
@@ -34,36 +39,32 @@ class _InjectedBug(FluxEngine):
         _function(INJECT)(self.julia)
 
 
-class KernelNotReversed(_InjectedBug):
-    julia = "convert_layout(kernel::Array{<:Real,4}) = copy(kernel)"
+class _OtherProgram(FluxEngine):
+    """Changes the text of the program, if it has such a part."""
+
+    pattern: ClassVar[str]
+    replacement: ClassVar[str]
+
+    def build(self, job: Job, weights: Weights) -> None:
+        with patch.object(engine, "emit", self._emit):
+            super().build(job, weights)
+
+    def _emit(self, job: Job) -> str:
+        return re.sub(self.pattern, self.replacement, correct_emit(job))
 
 
-class WrongAxisOrder(_InjectedBug):
+class KernelNotReversed(_OtherProgram):
+    pattern, replacement = r"@view weight\[end:-1:1, end:-1:1, :, :\]", "weight"
+
+
+class WrongAxisOrder(_OtherProgram):
     """Swap height and width of images, but not of kernels."""
 
-    julia = """
-    function batches(d::CPU, ::Type{T}, x::Array{Float32,5}, y::Matrix{Int64}, classes::Int) where {T}
-        turned = permutedims(x, (2, 1, 3, 4, 5))
-        onehot(step) = Flux.onehotbatch(view(y, :, step), 0:(classes - 1))
-        return [Batch(Array{T,4}(turned[:, :, :, :, step]), onehot(step), x) for step in axes(y, 2)]
-    end
-    """
+    pattern, replacement = r"(convert\(Array\{DTYPE\}, images\))", r"permutedims(\1, (2, 1, 3, 4))"
 
 
-class SoftmaxTwice(_InjectedBug):
-    julia = """
-    const wrong_loss = (m, x, y) -> Flux.logitcrossentropy(Flux.softmax(m(x)), y)
-    function train_step!(::StepMode, model::Flux.Chain, state, batch)
-        loss, gradients = Flux.withgradient(m -> wrong_loss(m, batch.images, batch.labels), model)
-        Flux.update!(state, model, gradients[1])
-        return loss
-    end
-    function loss_and_gradients(trainer::Trainer, batches::Vector{<:Batch}, step::Int)
-        batch, chain = batches[step % length(batches) + 1], trainer.network.chain
-        loss, gradients = Flux.withgradient(m -> wrong_loss(m, batch.images, batch.labels), chain)
-        return loss, parameters(trainer.network, gradients[1])
-    end
-    """
+class SoftmaxTwice(_OtherProgram):
+    pattern, replacement = r"(Flux\.logitcrossentropy\()(model\(inputs\))", r"\1Flux.softmax(\2)"
 
 
 class WrongMomentum(_InjectedBug):
@@ -125,28 +126,25 @@ class OtherNormEpsilon(_InjectedBug):
     """
 
 
-class OtherGELU(_InjectedBug):
+class OtherGELU(_OtherProgram):
     """The approximation of GELU for GELU, and the other way round."""
 
-    julia = """
-    activation(::Val{:gelu}, record::Record) =
-        get(record, "approximate", "none") == "tanh" ? NNlib.gelu_erf : NNlib.gelu_tanh
-    """
+    def _emit(self, job: Job) -> str:
+        others = {"gelu_erf": "gelu_tanh", "gelu_tanh": "gelu_erf"}
+        return re.sub("|".join(others), lambda found: others[found[0]], correct_emit(job))
 
 
 class UnaddedGradients(_InjectedBug):
     """The gradient of a tied layer's weight is not added to that of its table."""
 
-    julia = "named_gradients(network::Network, gradient::NamedTuple) = parameters(network, gradient)"
+    julia = "add_gradients!(found, array::Array, gradient::Array) = (found[array] = gradient; nothing)"
 
 
-class FrozenClassToken(_InjectedBug):
+class FrozenClassToken(_OtherProgram):
     """The class token has no gradient."""
 
-    julia = """
-    prepend_token(token::Vector{T}, x::Array{T,3}) where {T} =
-        hcat(ignore_derivatives(() -> token .* ones(T, 1, 1, size(x, 3))) .+ zero(T) .* token, x)
-    """
+    pattern = r"hcat\((layer\.token) (.*?\)\)), x\)"
+    replacement = r"hcat(Flux.ignore_derivatives(() -> \1 \2) .+ zero(eltype(x)) .* \1, x)"
 
 
 class CoupledDecay(_InjectedBug):
@@ -158,10 +156,10 @@ class CoupledDecay(_InjectedBug):
     """
 
 
-class DecayOnBiases(_InjectedBug):
+class DecayOnBiases(_OtherProgram):
     """AdamW decays all tensors."""
 
-    julia = "decay_matrices_only!(state::NamedTuple) = state"
+    pattern, replacement = r"ndims\(first\(leaf\.state\)\) > 1", "true"
 
 
 class NoDeclaration(FluxEngine):

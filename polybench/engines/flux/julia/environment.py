@@ -21,6 +21,9 @@ from polybench.errors import EngineUnavailable
 REQUESTED_PACKAGES = "POLYBENCH_JULIA_PACKAGES"
 """Variable with the packages that a worker should load, separated by commas."""
 
+OPTIMIZE, OPTIMIZED = "PYTHON_JULIACALL_OPTIMIZE", "2"
+"""Variable with the level of Julia's optimizations, and its default. With another, nothing is compiled in advance."""
+
 FRAMEWORK_THREADS = "framework_threads"
 """The variant with Julia's default of one thread."""
 ALL_CORES = "all_cores"
@@ -81,7 +84,7 @@ def environment(
         # Without this, garbage collection with several threads crashes.
         "PYTHON_JULIACALL_HANDLE_SIGNALS": "yes",
         # Julia's defaults, which packages were precompiled with; never inherited.
-        "PYTHON_JULIACALL_OPTIMIZE": "2",
+        OPTIMIZE: OPTIMIZED,
         "PYTHON_JULIACALL_CHECK_BOUNDS": "auto",
         "PYTHON_JULIACALL_COMPILED_MODULES": "yes",
         "PYTHON_JULIACALL_COMPILE": "yes",

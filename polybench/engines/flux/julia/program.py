@@ -1,0 +1,134 @@
+"""Loads a program as a Julia package, whose code is compiled once for all workers, or includes it like a script.
+
+A package is a folder in the cache, by the hash of its files, which is also the depot of its own compiled code: Julia
+looks up the packages that it loads in the worker's project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import tomllib
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from polybench.engines.flux.julia.discovery import NAME, package_project
+from polybench.engines.flux.julia.environment import environments_folder
+
+MAX_PACKAGES = 20
+"""Packages that the cache keeps: those that were used last."""
+
+_DEPENDENCIES = {
+    "Flux": "587475ba-b771-5e3f-ad9e-33799f191a9c",
+    "PrecompileTools": "aea7be01-6a6a-4083-8856-8a6e6704d82a",
+    "PythonCall": "6099a3de-0909-46bc-b1f4-468b9a2dfc0d",
+    "Random": "9a3f8284-a2c9-5f02-9a11-845980a1fd5c",
+}
+
+_LOAD = """
+function (folder, name, is_writable)
+    depot = joinpath(folder, name)
+    push!(LOAD_PATH, folder) # last, so that the project has all other packages
+    insert!(DEPOT_PATH, is_writable ? 1 : length(DEPOT_PATH) + 1, depot) # the first one gets compiled code
+    try
+        return @eval Main (import $(Symbol(name)); $(Symbol(name)))
+    finally
+        filter!(!=(depot), DEPOT_PATH)
+        pop!(LOAD_PATH)
+    end
+end
+"""
+_MODULE = """module {name}
+
+include("program.jl")
+
+import {package}
+import PythonCall # its methods invalidate code that was compiled without them
+using PrecompileTools: @compile_workload
+
+const program = @__MODULE__
+@compile_workload {workload}
+
+end
+"""
+_INCLUDE = "path -> (program = Module(:Program); Base.include(program, path); program)"
+
+
+_included: dict[str, Any] = {}
+"""Modules of this process by their text."""
+
+
+def include(main: Any, text: str) -> Any:
+    """Return the program as a module of this process, which Julia compiles while it runs."""
+    if text not in _included:
+        with tempfile.TemporaryDirectory(prefix="polybench-program-") as folder:
+            file = Path(folder, "program.jl")
+            file.write_text(text, "utf-8")
+            _included[text] = main.seval(_INCLUDE)(str(file))
+    return _included[text]
+
+
+def load_package(main: Any, text: str, workload: str) -> Any:
+    """Return the program as a module with compiled code, which the first worker that needs it compiles.
+
+    `workload` is an expression that runs it, for the compilation; its variable `program` is the module. Return None if
+    the cache cannot be written.
+    """
+    files = _package_files(text, workload)
+    name = tomllib.loads(files["Project.toml"])["name"]
+    folder = environments_folder() / "programs"
+    try:
+        _write_package(folder / name, files)
+    except OSError:
+        return None
+    module = main.seval(_LOAD)(str(folder), name, os.access(folder / name, os.W_OK))
+    _remove_oldest(folder)
+    return module
+
+
+def _package_files(text: str, workload: str) -> dict[str, str]:
+    """Return the files of the package; the program's text is one of them, unchanged."""
+    key = hashlib.sha256(f"{text}\0{workload}".encode()).hexdigest()
+    name = f"{NAME}Program_{key[:16]}"
+    project = {
+        "name": name,
+        "uuid": str(uuid.UUID(key[:32])),
+        "version": "0.1.0",
+        "deps": {**_DEPENDENCIES, NAME: package_project()["uuid"]},
+    }
+    return {
+        "Project.toml": tomli_w.dumps(project),
+        "src/program.jl": text,
+        f"src/{name}.jl": _MODULE.format(name=name, package=NAME, workload=workload),
+    }
+
+
+def _write_package(package: Path, files: Mapping[str, str]) -> None:
+    """Write all files at once, because another worker may compile them; mark a package that exists as used."""
+    if not package.is_dir():
+        package.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=package.parent, suffix=".part"))
+        (part / "src").mkdir()
+        for name, content in files.items():
+            (part / name).write_text(content, "utf-8")
+        try:
+            part.rename(package)
+        except OSError:  # another worker was faster
+            shutil.rmtree(part)
+    with suppress(PermissionError):  # a cache that a class shares
+        os.utime(package)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove all packages except those that were used last. A worker that has loaded one keeps its code in memory."""
+    with suppress(FileNotFoundError):  # another worker removes them
+        packages = sorted(folder.iterdir(), key=lambda package: package.stat().st_mtime, reverse=True)
+        for package in packages[MAX_PACKAGES:]:
+            shutil.rmtree(package, ignore_errors=True)
