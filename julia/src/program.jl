@@ -8,7 +8,7 @@ mutable struct ProgramTrainer{F, S, M, T <: AbstractFloat, W <: StepMode} <: Abs
     const program::Module
     "The program's `train_step!`, `train_steps!` or `forward_pass`."
     const step::F
-    const state::S
+    state::S
     "The names of all arrays: trained tensors, then running statistics."
     const names::Vector{String}
     const initial::Dict{String, Array{T}}
@@ -34,6 +34,24 @@ function ProgramTrainer(program::Module, mode::StepMode, names::Vector{String})
     return ProgramTrainer(CPU(), program, step_function(program, mode), state, names, initial, mode, masks, T(NaN), nothing, 0.0)
 end
 
+"""
+    ProgramTrainer(program, names, initial)
+
+Set up a user's program, which may lack `reset!`, `weights`, `tensors` and `compute_loss`, and whose `load` may return anything.
+"""
+function ProgramTrainer(program::Module, names::Vector{String}, initial::Dict{String, Array{T}}) where {T}
+    train_step! = program.train_step!
+    step(state, batch) = T(train_step!(state, batch))
+    state = begin_training(program, initial)
+    return ProgramTrainer(CPU(), program, step, state, names, initial, StepMode(), OWN_BATCHES, T(NaN), nothing, 0.0)
+end
+
+"""In place of masks: a batch is what the user's `load` has returned."""
+const OWN_BATCHES = Val(:own)
+
+takes_weights(program::Module) = any(method -> method.nargs > 1, methods(program.setup))
+begin_training(program::Module, initial) = takes_weights(program) ? program.setup(initial) : program.setup()
+
 step_function(program::Module, mode::StepMode) = is_forward_pass(mode) ? program.forward_pass : program.train_step!
 step_function(program::Module, ::StepMode{:train, <:Any, :training}) = program.train_steps!
 
@@ -42,7 +60,11 @@ step_function(program::Module, ::StepMode{:train, <:Any, :training}) = program.t
 
 Restore initial weights, running statistics and optimizer state. Dropout draws the masks of the program's own seed.
 """
-reset!(trainer::ProgramTrainer, _ = nothing) = (trainer.program.reset!(trainer.state, trainer.initial); nothing)
+function reset!(trainer::ProgramTrainer, _ = nothing)
+    (; program, state, initial) = trainer
+    isdefined(program, :reset!) ? program.reset!(state, initial) : (trainer.state = begin_training(program, initial))
+    return nothing
+end
 
 """
     batches(trainer, images, labels)
@@ -53,15 +75,19 @@ function batches(trainer::ProgramTrainer, images::Array{<:Union{Float32, Int32}}
     shape = Base.front(size(images))
     return map(axes(labels, ndims(labels))) do step
         array = unsafe_wrap(Array, pointer(images, (step - 1) * prod(shape) + 1), shape)
-        Batch(trainer.program.load(array, selectdim(labels, ndims(labels), step))..., images)
+        loaded(trainer.masks, trainer.program.load(array, selectdim(labels, ndims(labels), step)), images)
     end
 end
+
+loaded(_, (inputs, targets), images) = Batch(inputs, targets, images)
+loaded(::typeof(OWN_BATCHES), batch, images) = Batch(batch, nothing, images)
 
 """
     arguments(batch, masks)
 
 Return the batch as the program takes it.
 """
+arguments(batch::Batch, ::typeof(OWN_BATCHES)) = batch.images
 arguments(batch::Batch, ::Nothing) = (batch.images, batch.labels)
 arguments(batch::Batch, masks::Dict) = (batch.images, batch.labels, masks)
 

@@ -59,6 +59,36 @@ function build_program(program::Module, names::String, addresses::Tuple{Vararg{I
 end
 
 """
+    build_own_program(program, dtype, names, addresses, shapes)
+
+Set up a user's program; `addresses` are those of initial weights of type `dtype` with these shapes in C order.
+"""
+function build_own_program(program::Module, dtype::String, names::String, addresses::Tuple{Vararg{Int}}, shapes)
+    T, listed = ELEMENT_TYPES[dtype], String.(split(names, '\n'))
+    initial = Dict(
+        name => copy(wrap_array(T, address, reverse(shape))) for (name, address, shape) in zip(listed, addresses, shapes)
+    )
+    return ProgramTrainer(program, listed, initial)
+end
+
+"""
+    write_weights!(addresses, trainer)
+
+Write the weights of a user's program to these addresses, in the order of its names, in the type of the initial weights.
+"""
+function write_weights!(addresses::Tuple{Vararg{Int}}, trainer::ProgramTrainer)
+    found = trainer.program.weights(trainer.state)
+    for (name, address) in zip(trainer.names, addresses)
+        initial = trainer.initial[name]
+        haskey(found, name) || throw(ArgumentError("weights() lacks $name"))
+        size(found[name]) == size(initial) ||
+            throw(ArgumentError("$name of weights() is $(size(found[name])): expected $(size(initial)), Python's axes reversed"))
+        write_to(address, Array{eltype(initial)}(found[name]))
+    end
+    return nothing
+end
+
+"""
     load(trainer, images, shape, labels, classes, tokens = false, label_shape = ())
 
 Return batches of float32 images (steps, batch, channels, height, width), features (steps, batch, time, features), or int32

@@ -15,7 +15,7 @@ from polybench.cli.export_study import export_study, names_study
 from polybench.cli.options import WORKLOAD, Overrides, reject_given, with_options
 from polybench.cli.output import check_writable, echo, write
 from polybench.errors import BadInput
-from polybench.schema.options import PROGRAM_SUFFIX, WARMUP_STEPS_PER_BLOCK, Study
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
 _BOTH = {"data", "batch_size", "steps"}
 """Parameters that have an effect with --train and --weights, but not on the network alone."""
@@ -143,8 +143,8 @@ def export(
 
 
 def _write_template(path: Path, *, force: bool) -> None:
-    if path.suffix != PROGRAM_SUFFIX:
-        raise BadInput(f"--template {path}: expected a file ending in {PROGRAM_SUFFIX}")
+    if path.suffix != ".py":
+        raise BadInput(f"--template {path}: expected a file ending in .py")
     if not force:
         _refuse_to_replace(path, is_folder=False, option="--template")
     check_writable(path)

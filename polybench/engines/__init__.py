@@ -14,7 +14,7 @@ import msgspec
 
 from polybench.errors import install_command
 from polybench.plugins import Registry
-from polybench.schema.options import is_program
+from polybench.schema.options import JULIA_SUFFIX, is_program
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -87,7 +87,6 @@ class EngineSpec(msgspec.Struct, frozen=True):
     replicas: Literal["processes", "devices"] | None = None
     replicas_environment: dict[str, str] = {}  # `{replicas}` in a value stands for their number
     no_data_parallel_reason: str = "this engine has no data-parallel training in polybench"
-    is_program: bool = False  # a file of the user's, whose path `factory` takes
     internal: bool = False  # part of polybench's own checks; `polybench engines` lists it with `--all` only
 
     def caveat(self, variants: Iterable[str]) -> str | None:
@@ -152,16 +151,34 @@ _PROGRAM = EngineSpec(
     },
     compiled_as_whole=True,
     no_data_parallel_reason="a user's program trains on one device",
-    is_program=True,
 )  # fmt: skip
-"""The engine of every user's program, whose name is that of its file."""
+"""The engine of every user's program in Python. Its name is that of its file."""
+
+
+_JULIA_PROGRAM = EngineSpec(
+    "polybench.engines.flux.own_program:make_engine",
+    "a user's program in Julia",
+    extra="flux",
+    environment_factory="polybench.engines.flux.julia.environment:environment",
+    packages=("juliacall",),
+    requires=Requirement("Julia and Flux.jl", "polybench setup flux"),
+    requirement_check="polybench.engines.flux.julia.discovery:check_requirements",
+    project_files=("Project.toml", "JuliaProject.toml"),
+    compiled_as_whole=True,
+    no_data_parallel_reason="a user's program trains on one device",
+    memory_bytes=700 << 20,
+    startup_seconds=40.0,
+    copies_data=False,
+)
 
 
 class _Engines(Registry[EngineSpec]):
     """The table of engines; a file of the user's is one."""
 
     def find(self, name: str) -> EngineSpec:
-        return _PROGRAM if is_program(name) else super().find(name)
+        if is_program(name):
+            return _JULIA_PROGRAM if name.endswith(JULIA_SUFFIX) else _PROGRAM
+        return super().find(name)
 
 
 ENGINES = _Engines("engine", EngineSpec)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from polybench.errors import BadInput
-from polybench.schema.options import PROGRAM_SUFFIX
+from polybench.schema.options import JULIA_SUFFIX, PROGRAM_SUFFIXES
 
-REQUIRED = ("setup", "load", "train_step")
-_DTYPE = re.compile(r"^(DTYPE\b[^=\n]*=[^\n]*?\bfloat)(?:32|64)\b", re.MULTILINE)
-_DEVICE = re.compile(r"""^(DEVICE\b[^=\n]*=\s*)(["'])(?:cpu|cuda(?::\d+)?)\2""", re.MULTILINE)
+_DTYPE = re.compile(r"^((?:const )?DTYPE\b[^=\n]*=[^\n]*?\b[fF]loat)(?:32|64)\b", re.MULTILINE)
+_DEVICE = re.compile(r"""^((?:const )?DEVICE\b[^=\n]*=\s*)(["'])(?:cpu|cuda(?::\d+)?)\2""", re.MULTILINE)
 
 
 class Source(NamedTuple):
@@ -45,23 +44,46 @@ class Source(NamedTuple):
 
 
 def read_source(path: Path) -> Source:
-    """Read a program; raises BadInput if it cannot be read, is no Python, or lacks a function."""
+    """Read a program; raises BadInput if it cannot be read, is no Python, or lacks a function.
+
+    The syntax of a program in Julia is checked when Julia runs it.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problem = getattr(error, "strerror", None) or "not UTF-8"
-        raise BadInput(f"{path}: {problem}: expected a program, a file ending in {PROGRAM_SUFFIX}") from None
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise BadInput(f"{path}, line {error.lineno}: {error.msg}: expected a program in Python") from None
-    functions = dict(_functions(tree))
-    if missing := [name for name in REQUIRED if name not in functions]:
+        raise BadInput(
+            f"{path}: {problem}: expected a program, a file ending in {' or '.join(PROGRAM_SUFFIXES)}"
+        ) from None
+    in_julia = path.suffix == JULIA_SUFFIX
+    functions = _julia_functions(text) if in_julia else dict(_functions(_parse(path, text)))
+    step = f"train_step{'!' if in_julia else ''}"
+    if missing := [name for name in ("setup", "load", step) if name not in functions]:
         raise BadInput(
             f"{path} lacks {' and '.join(f'{name}()' for name in missing)}: expected the functions setup(weights),"
-            " load(images, labels) and train_step(state, batch); polybench export ID prints programs that have them"
+            f" load(images, labels) and {step}(state, batch); polybench export ID prints programs that have them"
         )
     return Source(path, text, functions)
+
+
+def _parse(path: Path, text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise BadInput(f"{path}, line {error.lineno}: {error.msg}: expected a program in Python") from None
+
+
+_JULIA_FUNCTION = re.compile(r"^(?:function\s+)?(?P<name>\w+!?)\((?P<parameters>[^)]*)", re.MULTILINE)
+
+
+def _julia_functions(text: str) -> dict[str, int]:
+    """Return what lines at the left margin define or call, with the parameters of its longest method."""
+    found: dict[str, int] = {}
+    for match in _JULIA_FUNCTION.finditer(text):
+        positional = match["parameters"].partition(";")[0]
+        parameters = len([one for one in positional.split(",") if one.strip()])
+        found[match["name"]] = max(parameters, found.get(match["name"], 0))
+    return found
 
 
 def _functions(tree: ast.Module) -> list[tuple[str, int]]:

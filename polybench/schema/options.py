@@ -85,16 +85,15 @@ RENAME = {"pass_": "pass"}
 """Field -> name in documents, which is a keyword of Python."""
 
 
-PROGRAM_SUFFIX = ".py"
-"""Ending of a user's program, which is a row like an engine."""
-_PROGRAM = re.compile(
-    rf"(?P<path>(?:.*/)?(?P<name>[^/]*{re.escape(PROGRAM_SUFFIX)}))(?:@(?P<environment>[^/@]*))?", re.DOTALL
-)
+JULIA_SUFFIX = ".jl"
+PROGRAM_SUFFIXES = (".py", JULIA_SUFFIX)
+"""Endings of users' programs, which are rows like engines."""
+_PROGRAM = re.compile(r"(?P<path>(?:.*/)?(?P<name>[^/]*\.(?:py|jl)))(?:@(?P<environment>[^/@]*))?", re.DOTALL)
 
 
 def is_program(engine: str) -> bool:
     """Return True for the name of a user's program, which is that of its file."""
-    return engine.endswith(PROGRAM_SUFFIX)
+    return engine.endswith(PROGRAM_SUFFIXES)
 
 
 def program_paths(engines: Iterable[str]) -> dict[str, str]:

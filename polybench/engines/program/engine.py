@@ -12,29 +12,29 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.engines.base import Array, Engine, Snapshot, Weights
+from polybench.engines.base import Array, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.program import frameworks
 from polybench.engines.shared.batches import as_dtype, prefault
+from polybench.engines.shared.replayed import ReplayedEngine
 from polybench.engines.source import read_source
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
 from polybench.schema.resources import Allocations
 
 
-class ProgramEngine(Engine):
+class ProgramEngine(ReplayedEngine):
     """The training step of a user's file. The user's code runs with the user's rights."""
 
     timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         try:
             self._source = read_source(Path(path))
         except BadInput as error:
             raise ConfigurationFailed(str(error)) from None
         self._program = self._run(self._source.text)
         self._dtype = "float32"
-        self._steps: list[int] = []
-        """Steps since the last reset."""
 
     def _run(self, text: str) -> ModuleType:
         """Run the text as a module at the program's path, as Python runs a program, but for its main part."""
@@ -84,7 +84,7 @@ class ProgramEngine(Engine):
             self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
 
     def reset(self) -> None:
-        self._steps = []
+        self.steps = []
         with _guarded("in reset"):
             if hasattr(self._program, "reset"):
                 self._program.reset(self._state, dict(self._initial))
@@ -104,7 +104,7 @@ class ProgramEngine(Engine):
                 loss = train_step(state, batch)
             wait((state, loss))
             seconds = perf_counter() - start
-        self._steps += range(first, first + n)
+        self.steps += range(first, first + n)
         self._loss = loss
         return seconds
 
@@ -117,20 +117,7 @@ class ProgramEngine(Engine):
     def logits(self, images: Array) -> Array:  # noqa: ARG002
         raise EngineUnavailable("a program's accuracy is not measured", "omit --epochs and targets")
 
-    def snapshot(self, step: int) -> Snapshot:
-        """Return the loss of a step, and the weights before it, without gradients.
-
-        The loss is that of a step, which changes the state: the steps up to it are then repeated from the start.
-        """
-        weights, steps = self._weights(), list(self._steps)
-        self.run_steps(step, 1)
-        loss = self.loss()
-        self.reset()
-        for earlier in steps:
-            self.run_steps(earlier, 1)
-        return Snapshot(loss, {}, weights)
-
-    def _weights(self) -> dict[str, Array]:
+    def current_weights(self) -> Weights:
         """Return the weights by name, if the program has them."""
         if not hasattr(self._program, "weights"):
             return {}

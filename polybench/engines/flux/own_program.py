@@ -1,0 +1,91 @@
+"""Runs a user's program in Julia, in the worker's Julia session, with the loop that times Flux's programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from polybench.engines.base import Array, Weights
+from polybench.engines.flux.engine import FluxEngine, addresses
+from polybench.engines.flux.julia.discovery import first_error_line
+from polybench.engines.flux.julia.environment import threads
+from polybench.engines.flux.validation import conventions
+from polybench.engines.job import Job, NumericalConventions
+from polybench.engines.shared.batches import as_dtype
+from polybench.engines.shared.replayed import ReplayedEngine
+from polybench.engines.source import read_source
+from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
+
+_INCLUDE = """
+function (path, text)
+    program = Module(:Program)
+    Core.eval(program, :(include(path) = Base.include($program, path)))
+    # Files that it includes are relative to its own.
+    task_local_storage(() -> Base.include_string(program, text, path), :SOURCE_PATH, path)
+    return program
+end
+"""
+
+
+class JuliaProgramEngine(ReplayedEngine, FluxEngine):
+    """The training step of a user's file, which is included in a module of its own and compiled in each process."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._source = read_source(Path(path))
+        except BadInput as error:
+            raise ConfigurationFailed(str(error)) from None
+        ReplayedEngine.__init__(self)
+        FluxEngine.__init__(self)
+
+    def build(self, job: Job, weights: Weights) -> None:
+        if job.device != "cpu":
+            raise EngineUnavailable("a program in Julia runs on the CPU", "use --devices cpu")
+        self._job, self.is_forward_pass, self._shapes = job, False, job.model.tensor_shapes()
+        self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
+        arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
+        self.program = self._source.adapted(job.dtype, job.device)
+        try:
+            module = self._main.seval(_INCLUDE)(str(self._source.path), self.program)
+            self._trainer = self._python.build_own_program(
+                module, job.dtype, "\n".join(arrays), addresses(arrays), tuple(self._shapes.values())
+            )
+        except Exception as error:
+            raise ConfigurationFailed(f"{self._source.path.name}: {first_error_line(error)}") from error
+
+    def conventions(self) -> NumericalConventions:
+        return conventions(self._polybench, self._trainer, self._job)
+
+    def reset(self) -> None:
+        self.steps = []
+        super().reset()
+
+    def run_steps(self, first: int, n: int) -> float:
+        try:
+            seconds = self._run(range(first, first + n))
+        except Exception as error:
+            raise ConfigurationFailed(f"{first_error_line(error)} in step {first}") from error
+        self.steps += range(first, first + n)
+        return seconds
+
+    def current_weights(self) -> Weights:
+        if "weights" not in self._source.functions:
+            return {}
+        weights = {name: np.empty(shape, self._job.dtype) for name, shape in self._shapes.items()}
+        try:
+            self._python.write_weights_b(addresses(weights), self._trainer)
+        except Exception as error:
+            raise ConfigurationFailed(f"{self._source.path.name}: {first_error_line(error)}") from error
+        return weights
+
+    def logits(self, images: Array) -> Array:  # noqa: ARG002
+        raise EngineUnavailable("a program's accuracy is not measured", "omit --epochs and targets")
+
+    def training_state(self) -> Weights:
+        return {}
+
+
+def make_engine(path: str) -> JuliaProgramEngine:
+    """Start Julia, and read the program at this path."""
+    return JuliaProgramEngine(path)
