@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from polybench.analysis.merge import merge
-from polybench.cluster import node
+from polybench.cluster import messages, node
 from polybench.cluster import run as run_module
 from polybench.cluster.executor import EXECUTORS, make_executor
 from polybench.cluster.machine_run import MachineRun
@@ -21,6 +21,7 @@ from polybench.cluster.messages import (
     Message,
     Moved,
     NodeLost,
+    ProgressUpdate,
     Rejected,
     Started,
     Task,
@@ -41,6 +42,7 @@ from polybench.render import render
 from polybench.results.document import derive, study_toml
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy, ResumableRun, discard
 from polybench.runner.prepare import new_header
+from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.resume import unfinished_ids
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Configuration, MachineGroup, Study
@@ -213,10 +215,10 @@ def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # 
 STUDY_ID = "20260101-000000-abcd"
 
 
-def machine_run(store: Store, folder: Path, *, anonymous: bool = False) -> MachineRun:
+def machine_run(store: Store, folder: Path, *, anonymous: bool = False, header: Header | None = None) -> MachineRun:
     run = cluster_run(folder)
     machine_study = MachineStudy(label="local", study_id=STUDY_ID)
-    header = new_header(anonymous=anonymous)
+    header = header or new_header(anonymous=anonymous)
     checkpoint = ClusterCheckpoint(header=header, study="", run=run, machine_studies=[machine_study])
     return MachineRun(run.groups[0], machine_study, checkpoint, store)
 
@@ -444,6 +446,87 @@ def test_the_remaining_time_is_that_of_the_slowest_machine(play) -> None:  # typ
     assert listener.seconds_left == [7.0, 7.0]
 
 
+class Configurations(RecordingProgress):
+    """Records the names of all configurations at each report."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[list[str]] = []
+
+    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
+        self.names.append([one.name for one in configurations])
+
+
+def test_only_several_machines_have_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update = ProgressUpdate([ConfigurationProgress("fake/cpu", "same", "ok", 1, 0.01)])
+    reporting: Script = [Started(hostname="h"), update, LAST, Finished()]
+    for labels, shown in ((["a"], [["fake/cpu"]]), (["a", "b"], [["a:fake/cpu"], ["a:fake/cpu", "b:fake/cpu"]])):
+        executor = ScriptedExecutor(**{label: [reporting] for label in labels})
+        monkeypatch.setattr(run_module, "make_executor", lambda target, upload, executor=executor: executor)
+        result = run_on_cluster(cluster_run(tmp_path, *labels), listener := Configurations(), store=Store(tmp_path))
+        assert listener.names == shown
+        documents = [machine.document for machine in result.machines]
+        assert [one and one.machine_label for one in documents] == ([None] if labels == ["a"] else labels)
+        assert result.unfinished_id is None  # all have finished
+
+
+def test_a_study_that_its_node_interrupted_is_no_failure(tmp_path: Path) -> None:
+    machine = machine_run(Store(tmp_path / "r"), tmp_path)
+    machine.add(sent(first_task(tmp_path)))
+    machine.add(sent(first_task(tmp_path), end="interrupted"))
+    machine.finish({})
+    assert (machine.failure, machine.is_finished) == ("interrupted", False)
+    document = machine.report()
+    assert document is not None
+    assert {one.status for one in document.results} == {"interrupted"}
+
+
+def test_a_log_has_the_same_end_once(tmp_path: Path) -> None:
+    store, header = Store(tmp_path / "r"), new_header()
+    first = machine_run(store, tmp_path, header=header)
+    first.add(sent(first_task(tmp_path)))
+    first.fail("it is gone")
+    again = machine_run(store, tmp_path, header=header)
+    again.restore()
+    again.fail("it is gone")
+    assert again.events == first.events
+
+
+@pytest.mark.parametrize(
+    ("target", "on", "upload"),
+    [(None, "auto", True), ("ray://other:10001", "ray://other:10001", True), ("slurm", "slurm", False)],
+)
+def test_a_run_is_resumed_at_another_address(
+    target: str | None, on: str, upload: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: Script = [Started(hostname="h"), SENT, NodeLost("it is gone", can_retry=False)]
+    executor, made = ScriptedExecutor(a=[lost, COMPLETE], b=[COMPLETE]), list[tuple[str, bool]]()
+
+    def make(target: str, *, upload: bool) -> ScriptedExecutor:
+        made.append((target, upload))
+        return executor
+
+    monkeypatch.setattr(run_module, "make_executor", make)
+    cluster = msgspec.structs.replace(cluster_run(tmp_path, "a", "b", on="auto"), upload=True)
+    result = run_on_cluster(cluster, RecordingProgress(), store=Store(tmp_path / "r"))
+    assert result.unfinished_id
+    resume_on_cluster(result.unfinished_id, RecordingProgress(), store=Store(tmp_path / "r"), target=target)
+    assert made == [("auto", True), (on, upload)]
+
+
+def test_the_fingerprint_is_that_of_the_files_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of an installed package differ from those of a checkout."""
+    found = []
+    for first, second in (("a", "b"), ("b", "a")):
+        files = [tmp_path / first / second / "one.py", tmp_path / second / first / "two.py"]
+        for file in files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(file.name)
+        monkeypatch.setattr(messages, "source_files", lambda files=files: files)
+        found.append(current_fingerprint())
+    assert found[0] == found[1]
+
+
 def test_a_running_cluster_run_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, locked = Store(tmp_path / "r"), []
 
@@ -488,12 +571,12 @@ def test_a_node_measures_with_the_options_of_its_task(tmp_path: Path, monkeypatc
 
 
 def test_a_node_records_its_own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, messages = first_task(tmp_path), list[Message]()
+    task, received = first_task(tmp_path), list[Message]()
     host = msgspec.structs.replace(task.header.host, hostname="driver")
     task = msgspec.structs.replace(task, header=msgspec.structs.replace(task.header, host=host, machine_label="a"))
     monkeypatch.setattr(node, "run", lambda study, log, *_, **__: derive(study_log(log.header, study).events))
-    node.run_task(task, messages.append)
-    (line,) = [one for one in messages if isinstance(one, Lines)]
+    node.run_task(task, received.append)
+    (line,) = [one for one in received if isinstance(one, Lines)]
     (header,) = line.events
     assert isinstance(header, Header)
     assert (line.first, header.id, header.machine_label) == (1, STUDY_ID, "a")
@@ -504,21 +587,21 @@ def test_a_node_sends_each_line_once_and_the_end_of_a_failed_workers_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node, "_MAX_LOG_BYTES", 4)
-    task, messages = first_task(tmp_path), list[Message]()
+    task, received = first_task(tmp_path), list[Message]()
     events = study_log(task.header, task.study, crash("fake/cpu", "/elsewhere/fake.log"), end="finished").events
 
     def run(study: Study, log: Log, *_: object, store: Store, **__: object) -> StudyDocument:
         for number, event in enumerate(events[1:], start=2):
             log.add(event)
-            assert messages[-1] == Lines(number, [event])
+            assert received[-1] == Lines(number, [event])
         worker_log = store.folder / "logs" / task.header.id / "fake.log"
         worker_log.parent.mkdir(parents=True)
         worker_log.write_bytes(b"start, then the end")
         return derive(log.events)
 
     monkeypatch.setattr(node, "run", run)
-    node.run_task(task, messages.append)
-    started, *lines, finished = messages
+    node.run_task(task, received.append)
+    started, *lines, finished = received
     assert isinstance(started, Started)
     assert [one.first for one in lines if isinstance(one, Lines)] == [*range(1, len(events) + 1)]
     assert finished == Finished({"fake.log": b" end"})

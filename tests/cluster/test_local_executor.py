@@ -126,6 +126,23 @@ def test_groups_run_in_the_order_in_which_they_were_started(tasks: list[Task]) -
     assert [task.header.id for task in tasks] == ["a", "b", "c"]
 
 
+def test_several_groups_on_this_machine_are_a_warning() -> None:
+    executor = LocalExecutor("local")
+    assert executor.check([MachineGroup(label="a")]) == []
+    groups = [MachineGroup(label=label) for label in "ab"]
+    assert executor.check(groups) == ["--on local: a, b all run on this machine, one after another"]
+
+
+def test_a_node_program_that_ends_has_its_last_lines_in_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node := tmp_path / "node").write_text("#!/bin/sh\nread task; printf '1\\n2\\n\\n 3\\n4\\n' >&2; exit 7\n")
+    node.chmod(0o755)
+    monkeypatch.setattr(local, "OWN_INTERPRETER", Interpreter(str(node)))
+    with contextlib.closing(queued("a")) as executor:
+        assert executor.events(60.0) == [Event("a", NodeLost("the node program exited with code 7; 2; 3; 4"))]
+
+
 def test_groups_that_wait_do_not_start_after_a_stop(tasks: list[Task]) -> None:
     executor = queued("a", "b", strict=True)
     assert executor.events(0.0) == []
