@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import mean
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import polybench
 from polybench.schema.trace import FirstDifference, TraceDiffDocument
-from polybench.trace.causes import _known_digits
+from polybench.trace.causes import _active_dropout, _known_digits
 from polybench.trace.diff import diff
 from polybench.trace.file import Trace
 from polybench.trace.verdict import _difference
@@ -70,6 +72,22 @@ def test_the_training_with_fewer_significant_bits_is_named(which: str, tmp_path:
     rounded = Plants(clip=lambda gradients: {name: one.astype("f2").astype("f4") for name, one in gradients.items()})
     a, b = (rounded if name == which else Plants() for name in "AB")
     assert f"{which} computes in float16" in causes(compare(tmp_path, a, b, steps=(0,)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_active"),
+    [
+        ("p=0.5, inplace=False, training=True", True),
+        ("p=0.5, inplace=False, training=False", False),
+        ("p=0.0, inplace=False, training=True", False),
+        ("{'rate': 0.05}", True),
+        ("{'rate': 0.0}", False),
+    ],
+)
+def test_dropout_is_active_by_its_rate_and_mode(settings: str, is_active: bool) -> None:
+    layers = [("conv", "Conv2d", "p=0.5, training=True"), ("drop", "Dropout", settings)]
+    trace: Any = SimpleNamespace(header=SimpleNamespace(layers=layers))
+    assert _active_dropout(trace) == ["drop"] * is_active
 
 
 def test_weights_part_after_the_last_recorded_step_before_they_differ() -> None:

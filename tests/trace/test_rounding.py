@@ -12,7 +12,7 @@ import pytest
 import polybench
 from polybench.schema.trace import DifferenceKind, TraceDiffDocument
 from polybench.trace.diff import diff
-from tests.trace.test_coverage import Change, compare
+from tests.trace.test_coverage import Change, compare, record
 
 SCALES = {"fc.weight": 1.0, "fc.bias": 1.0}
 FLOAT32, FLOAT16, MIXED = ("f4", "f4"), ("f2", "f2"), ("f4", "f2")
@@ -163,3 +163,21 @@ def test_an_update_may_differ_by_what_was_not_recorded_before_it(error: float, d
     found = document.first_difference
     assert (found is not None) == differs, document.verdict
     assert (5, "update") in [(one.step, one.kind) for one in (*document.undecided, *([found] if found else []))]
+
+
+def test_an_update_may_differ_by_the_error_of_any_gradient_before_it(tmp_path: Path) -> None:
+    """A momentum keeps the gradient of step 0, which may be rounding, for step 1, whose own gradient agrees."""
+    before: dict[str, Any] = {}
+
+    def change(number: int, step: dict[str, Any]) -> dict[str, Any]:
+        if number == 0:
+            before.update(step["weights"])
+            return with_noise(0.02, FLOAT32, "fc.weight")(0, step)
+        weight = step["weights"]["fc.weight"]
+        update, noise = weight - before["fc.weight"], np.random.default_rng(3).normal(size=weight.shape)
+        noise *= 0.03 * np.linalg.norm(update) / np.linalg.norm(noise)
+        return step | {"weights": step["weights"] | {"fc.weight": (weight + noise).astype("f4")}}
+
+    document = diff(record(tmp_path / "a", steps=2), record(tmp_path / "b", change=change, steps=2))
+    assert document.first_difference is None, document.verdict
+    assert {(one.step, one.kind) for one in document.undecided} == {(0, "gradient")}
