@@ -1,0 +1,73 @@
+"""Users' programs in Julia as rows of a real study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polybench.data import synthetic
+from polybench.engines.flux.emitter import emit
+from polybench.engines.source import read_source
+from polybench.errors import BadInput
+from polybench.run import run_study
+from polybench.runner.progress import NullProgress
+from polybench.schema.options import Study
+from tests.configured_julia import configured_julia
+from tests.engines.emitted_programs import job
+from tests.user_programs import MODEL
+
+TEXT = emit(job(MODEL))
+
+
+PROGRAMS = {
+    "exported": TEXT,
+    "plain": TEXT.partition("# Copy the weights")[0].replace("reset!(state, weights", "start!(state, weights"),
+    "wrong": TEXT.replace("Momentum(0.01, 0.9)", "Momentum(0.01, 0.5)"),
+    "raises": TEXT.replace(
+        "compute_loss(model, inputs, targets) = ", "compute_loss(model, inputs, targets) = missing_name + "
+    ),
+    "syntax": f"{TEXT}\nfunction (\n",
+}
+
+
+def test_programs_in_julia_are_checked_and_fail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured_julia()
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+    for name, text in PROGRAMS.items():
+        (tmp_path / f"{name}.jl").write_text(text)
+    study = Study(
+        engines=tuple(f"{tmp_path}/{name}.jl" for name in PROGRAMS),
+        devices=("cpu",), model=MODEL, data="synthetic", batch_size=16, wait_idle=0.0, timeout=300.0,
+    )  # fmt: skip
+    results = run_study(study, NullProgress(), store=None, parity_check="only").results
+    exported, plain, wrong, raises, syntax = results
+    assert [one.configuration for one in results] == [f"{name}.jl/cpu" for name in PROGRAMS]
+    assert exported.parity.status == "pass", exported.reason
+    assert {(one.part, one.kind) for one in exported.parity.tensors} == {
+        (part, kind) for part in ("float64", "timed") for kind in ("loss", "weight")
+    }
+    assert plain.parity.status == "pass", plain.reason
+    assert {one.kind for one in plain.parity.tensors} == {"loss"}
+    assert wrong.parity.status == "fail"
+    assert "weight error of dense." in (wrong.parity.reason or "")
+    assert raises.status == syntax.status == "failed"
+    assert "missing_name" in (raises.reason or "")
+    assert "syntax.jl: " in (syntax.reason or "")
+
+
+def test_a_program_in_julia_is_read_without_running_it(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.jl").write_text(TEXT)
+    source = read_source(path)
+    assert source.takes_weights
+    assert source.has_dtype
+    assert source.has_device
+    assert "weights" in source.functions
+    assert source.adapted("float64", "cpu") == TEXT.replace("const DTYPE = Float32", "const DTYPE = Float64")
+    path.write_text("setup() = 1\nload(images, labels) = images\ntrain_step!(state, batch) = 0.0f0\n")
+    assert not read_source(path).takes_weights
+    path.write_text("setup(; seed = 1) = 1\nload(x, y) = x\nfunction train_step!(state, batch)\nend\n")
+    assert not read_source(path).takes_weights
+    path.write_text("setup(weights) = 1\nload(x, y) = x\ntrain_step(state, batch) = 1\n")
+    with pytest.raises(BadInput, match=r"mine\.jl lacks train_step!\(\): expected the functions"):
+        read_source(path)
