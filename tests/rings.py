@@ -66,7 +66,7 @@ RULES = (
         "tests/engines/test_.*bug", "flux|jax|tf|keras", "each kind of bug in torch: the check does not know the engine"
     ),
     Wide("tests/engines/test_optimizers", "(flux|jax)-(?!adamw).*", "AdamW with a schedule, and every rule in torch"),
-    Wide("tests/scripts/.*trains_like", "dlframeworks|resnet32", "lenet, written by hand in the same way"),
+    Wide("tests/scripts/.*trains_like", "dlframeworks|resnet32", "lenet, written in the same way"),
     Wide("tests/scripts/.*trains_like", r".+\+.+", "the framework without the variant"),
     Wide("tests/scripts/.*trains_like", "keras", "tf has the same program"),
     Wide("tests/scripts/.*(tokens|any_network)_trains_like", "flux|jax|keras", "torch and tf, and lenet"),

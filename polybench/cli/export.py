@@ -97,7 +97,7 @@ def export(
 ) -> None:
     """Of a study, the programs that its engines ran and timed, from its log.
 
-    With --framework, the file has the network alone; but for flux and lux, it is the program that the engine runs. Its
+    With --framework, the file has the network alone; but for lux, it is the program that the engine runs. Its
     weights are beside it, with the suffix .npz: those beside a network file, as `polybench import` writes them, or else
     initial ones.
 

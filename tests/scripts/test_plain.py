@@ -162,8 +162,8 @@ min_learning_rate = 0.01
 """
 
 
-# Networks that nobody has written by hand: AdamW, clipping, warm-up and ties; class token, positions and smoothed
-# labels; batch norm and depthwise convolutions, which magnify rounding from step to step; a rate that changes.
+# AdamW, clipping, warm-up and ties; class token, positions and smoothed labels; batch norm and depthwise convolutions,
+# which magnify rounding from step to step; a rate that changes.
 @pytest.mark.parametrize(
     ("model", "engine"),
     [
