@@ -95,14 +95,10 @@ def load_package(main: Any, text: str, workload: str) -> Any:
 
 def _package_files(text: str, workload: str) -> dict[str, str]:
     """Return the files of the package; the program's text is one of them, unchanged."""
-    key = hashlib.sha256(f"{text}\0{workload}".encode()).hexdigest()
+    dependencies = {**_DEPENDENCIES, NAME: package_project()["uuid"]}
+    key = hashlib.sha256("\0".join([text, workload, _MODULE, *dependencies.values()]).encode()).hexdigest()
     name = f"{NAME}Program_{key[:16]}"
-    project = {
-        "name": name,
-        "uuid": str(uuid.UUID(key[:32])),
-        "version": "0.1.0",
-        "deps": {**_DEPENDENCIES, NAME: package_project()["uuid"]},
-    }
+    project = {"name": name, "uuid": str(uuid.UUID(key[:32])), "version": "0.1.0", "deps": dependencies}
     return {
         "Project.toml": tomli_w.dumps(project),
         "src/program.jl": text,

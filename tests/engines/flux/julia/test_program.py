@@ -57,6 +57,13 @@ def test_only_another_text_or_workload_has_another_package(folder: Path) -> None
     assert len(uuids) == len(set(uuids)) == 3
 
 
+def test_a_package_of_another_version_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program.load_package(Main(), TEXT, WORKLOAD)
+    monkeypatch.setattr(program, "_MODULE", program._MODULE + "\n")
+    program.load_package(Main(), TEXT, WORKLOAD)
+    assert len(list(folder.iterdir())) == 2
+
+
 def test_files_of_a_package_are_not_written_again(folder: Path) -> None:
     """Julia compiles a package again if a file has another time."""
     program.load_package(Main(), TEXT, WORKLOAD)
