@@ -137,7 +137,7 @@ class OtherGELU(_OtherProgram):
 class UnaddedGradients(_InjectedBug):
     """The gradient of a tied layer's weight is not added to that of its table."""
 
-    julia = "add_gradients!(found, array::Array, gradient::Array) = (found[array] = gradient; nothing)"
+    julia = "add_gradients!(found, array::Array, gradient::AbstractArray) = (found[array] = gradient; nothing)"
 
 
 class FrozenClassToken(_OtherProgram):
