@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -143,13 +142,14 @@ def export(
 
 
 def _write_template(path: Path, *, force: bool) -> None:
+    from polybench.scripts.program_template import TEXT
+
     if path.suffix != ".py":
         raise BadInput(f"--template {path}: expected a file ending in .py")
     if not force:
         _refuse_to_replace(path, is_folder=False, option="--template")
     check_writable(path)
-    text = resources.files("polybench.scripts").joinpath("program_template.txt").read_text("utf-8")
-    write(text.replace("THIS_FILE", path.name), path)
+    write(TEXT.replace("THIS_FILE", path.name), path)
     echo(f"wrote {path}: fill in its functions, then: polybench compare --engines torch,./{path.name}", err=True)
 
 

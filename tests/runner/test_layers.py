@@ -60,24 +60,15 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
         assert total == pytest.approx(layers.step_seconds)
 
 
-@pytest.mark.parametrize(
-    ("model", "operation", "hint"),
-    [
-        (CHAR_LSTM, "weight gradient", "only convolutions, dense layers, batch norm, pooling and ReLU are supported"),
-        (
-            IMDB_BILSTM,
-            "weight gradient",
-            "for the whole training, run polybench export --train --model imdb-bilstm -o FOLDER",
-        ),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_a_warning_explains_why_no_program_is_written(model: Model, operation: str, hint: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [CHAR_LSTM, IMDB_BILSTM], ids=lambda model: model.name)
+def test_a_warning_explains_why_no_program_is_written(model: Model, tmp_path: Path) -> None:
     progress = RecordingProgress()
     run_layers(slow_lstm(model), progress, export_folder=tmp_path)
     (warning,) = (text for text in progress.warnings if "programs" in text)
-    assert warning.startswith(f"no programs for lstm, {operation}, the largest slowdown: ")
-    assert warning.endswith(hint)
+    assert warning.startswith(
+        "no programs for lstm, weight gradient, the largest slowdown: only convolutions, dense layers, "
+    )
+    assert warning.endswith(f"for the whole training, run polybench export --train --model {model.name} -o FOLDER")
     assert not any(tmp_path.iterdir())
 
 

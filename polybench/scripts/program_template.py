@@ -1,4 +1,8 @@
-"""A training step of your own, which polybench times like that of an engine.
+"""An empty program of a user's own, which `polybench export --template` writes."""
+
+from __future__ import annotations
+
+TEXT = '''"""A training step of your own, which polybench times like that of an engine.
 
 polybench compare --engines torch,./THIS_FILE
 """
@@ -40,3 +44,4 @@ def train_step(state, batch):
 def weights(state):
     """Return the weights as arrays by name, for the check. Without it, only losses are compared."""
     raise NotImplementedError
+'''
