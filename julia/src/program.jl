@@ -50,7 +50,8 @@ end
 const OWN_BATCHES = Val(:own)
 
 takes_weights(program::Module) = any(method -> method.nargs > 1, methods(program.setup))
-begin_training(program::Module, initial) = takes_weights(program) ? program.setup(initial) : program.setup()
+# Copies, which the program may train in place.
+begin_training(program::Module, initial) = takes_weights(program) ? program.setup(deepcopy(initial)) : program.setup()
 
 step_function(program::Module, mode::StepMode) = is_forward_pass(mode) ? program.forward_pass : program.train_step!
 step_function(program::Module, ::StepMode{:train, <:Any, :training}) = program.train_steps!
@@ -62,7 +63,7 @@ Restore initial weights, running statistics and optimizer state. Dropout draws t
 """
 function reset!(trainer::ProgramTrainer, _ = nothing)
     (; program, state, initial) = trainer
-    isdefined(program, :reset!) ? program.reset!(state, initial) : (trainer.state = begin_training(program, initial))
+    isdefined(program, :reset!) ? program.reset!(state, deepcopy(initial)) : (trainer.state = begin_training(program, initial))
     return nothing
 end
 

@@ -111,6 +111,8 @@ def export(
     Example: polybench export --model net.toml --framework keras -o net.py
     """
     if template is not None:
+        others = {"network", "train", "weights", "framework", "steps", "output", "results", *WORKLOAD}
+        reject_given(context, others, "has no effect with --template: leave it out")
         _write_template(template, force=force)
         return
     if output is not None and not force:

@@ -107,7 +107,7 @@ def run(
 
 
 def _override(study: Study, overrides: Overrides, name: str, *, allow_programs: bool) -> Study:
-    """Return the study with the options; BadInput if its engines are programs that nobody has allowed."""
+    """Return the study with the options; BadInput if its engines are programs that are not allowed."""
     if not overrides.gives("engines"):
         require_allowed(study.engines, name, allowed=allow_programs)
     return overrides.apply(study)

@@ -31,7 +31,7 @@ FLOAT64_TOLERANCE_WITH_NORM = {"loss": 1e-7, "gradient": 1e-7, "weight": 1e-7}
 
 _PROGRAM_TOLERANCE = {False: 1e-7, True: 1e-5}
 """Tolerance of a user's program in float64, without and with normalization. Its constants may be float32 numbers, such
-as Keras's learning rate: after 3 steps, the loss of `lenet` is then off by 2e-8, and that of `resnet32` by 7e-8."""
+as Keras's learning rate: after 3 steps, a weight of `lenet` is then off by 2e-8, and the loss of `resnet32` by 7e-8."""
 
 _FREE_LOSS_TOLERANCE = {False: 1e-4, True: 2e-2}
 """Tolerance of a loss in float32 after steps without corrections. That of `resnet32` is off by 6.5e-3 after two."""

@@ -14,7 +14,7 @@ from polybench.errors import BadInput
 from polybench.networks.model import Model
 from polybench.networks.network_file import FINGERPRINT_MARK
 from polybench.planning.study_file import NETWORK_SUFFIX, stored_study
-from polybench.schema.options import EngineName, Study, environments_of
+from polybench.schema.options import EngineName, Study, environments_of, is_program, program_paths
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
@@ -92,7 +92,9 @@ def for_comparison(study: Study, engines: Iterable[str], **changes: Any) -> Stud
 def _only(study: Study, engines: Iterable[str], without: Iterable[str]) -> Study:
     """Reset these fields, and those that name configurations, which may be gone."""
     defaults = {name: _DEFAULTS[name] for name in (*without, "baseline", "injected_delays")}
-    alone = msgspec.structs.replace(study, engines=tuple(engines), **defaults)
+    paths = program_paths(study.engines)
+    named = [text.replace(name := EngineName.parse(text).engine, paths.get(name, name), 1) for text in engines]
+    alone = msgspec.structs.replace(study, engines=tuple(named), **defaults)
     return msgspec.structs.replace(alone, env=environments_of(alone.engines, study.env))
 
 
@@ -103,6 +105,8 @@ def engine_of(result: Result) -> str:
 
 def has_layers(result: Result) -> bool:
     """True if this configuration supports layer timing."""
+    if is_program(result.engine):
+        return False
     row = ENGINES.get(result.engine)
     whole = row is not None and not row.supports_layer_timing((result.variant or "").split("+"))
     return not whole and result.workload.precision != "bf16" and result.workload.replicas == 1

@@ -112,7 +112,7 @@ def program_paths(engines: Iterable[str]) -> dict[str, str]:
 
 
 def require_allowed(engines: Iterable[str], name: str, *, allowed: bool) -> None:
-    """Raise BadInput if a file, or a saved study, of this name has programs that nobody has allowed."""
+    """Raise BadInput if a file, or a saved study, of this name has programs that are not allowed."""
     if (programs := program_paths(engines)) and not allowed:
         raise BadInput(
             f"{name} runs {', '.join(programs.values())} with your rights: read what they do, then add --allow-programs"

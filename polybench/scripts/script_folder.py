@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from polybench.data import Dataset
 from polybench.data.batches import Order
 from polybench.data.disk import check_free_space
+from polybench.schema.options import JULIA_SUFFIX, EngineName
 
 INITIAL_STATE, IMAGES, RUN = "initial_state.npz", "images", "run.sh"
 
@@ -21,8 +22,12 @@ _FILES = 5
 
 
 def file_name(configuration: str) -> str:
-    """Return the name of the file of a configuration's program: `torch/cuda:0` is in torch_cuda0.py."""
-    suffix = ".jl" if configuration.startswith(("flux", "lux")) else ".py"
+    """Return the name of the file of a configuration's program.
+
+    `torch/cuda:0` is in torch_cuda0.py, and that of a user's program, `mine.jl/cpu`, in mine.jl_cpu.jl.
+    """
+    engine = EngineName.parse(configuration.partition("/")[0]).engine
+    suffix = ".jl" if engine in ("flux", "lux") or engine.endswith(JULIA_SUFFIX) else ".py"
     return f"{configuration.replace('/', '_').replace(':', '').replace('#', '_')}{suffix}"
 
 

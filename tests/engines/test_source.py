@@ -108,4 +108,5 @@ def test_the_template_has_all_functions(tmp_path: Path) -> None:
     assert "--engines torch,./mine.py" in source.text
     assert refused("export", "--template", file) == f"--template: {file} exists: name another one, or add --force"
     printed("export", "--template", file, "--force")
+    assert refused("export", "--template", file, "--train") == "--train: has no effect with --template: leave it out"
     assert refused("export", "--template", "mine.txt") == "--template mine.txt: expected a file ending in .py"

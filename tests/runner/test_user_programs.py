@@ -13,12 +13,15 @@ import pytest
 
 from polybench.data import synthetic
 from polybench.errors import BadInput
+from polybench.networks.optimizers import Optimizer
 from polybench.planning.plan import check_remote, resolve
+from polybench.planning.suggested_commands import command_line, for_parity, has_layers
 from polybench.run import run_study
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import EngineName, Study, program_paths
 from polybench.schema.result import Result
+from polybench.scripts.script_folder import file_name
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 from tests.commands import printed, refused
@@ -60,6 +63,7 @@ def test_a_program_is_a_row_that_is_checked_like_an_engine(tmp_path: Path) -> No
         assert result.step_time is not None
         assert result.startup is not None
         assert result.allocations.native is not None
+        assert not has_layers(result)
         assert result.versions["numpy"]
     assert first.program is not None
     assert first.program.text == PROGRAM
@@ -102,6 +106,46 @@ def test_without_float64_large_mistakes_are_still_found(tmp_path: Path) -> None:
     assert found == dict.fromkeys(found, "fail")
 
 
+def test_a_program_may_train_its_weights_in_place(tmp_path: Path) -> None:
+    in_place = PROGRAM.replace("array.astype(DTYPE) for", "array for").replace(
+        'state["weights"][name] = state["weights"][name] - ', 'state["weights"][name] -= '
+    )
+    assert in_place.count("astype") == PROGRAM.count("astype") - 1
+    assert "-= np" in in_place
+    (result,) = check(tmp_path, in_place)
+    assert result.parity.status == "pass", result.parity.reason
+
+
+def test_a_program_does_not_take_the_place_of_a_library_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text(f"import json\n{PROGRAM}\njson.dumps([])\n")
+    named = study(tmp_path, engines=(f"{tmp_path}/json.py",))
+    (result,) = run_study(named, NullProgress(), store=None, parity_check="only").results
+    assert result.parity.status == "pass", result.reason
+
+
+def test_another_optimizer_is_found_without_float64_as_well(tmp_path: Path) -> None:
+    model = msgspec.structs.replace(MODEL, optimizer=Optimizer("adam", 0.01))
+    (result,) = check(tmp_path, PROGRAM.replace("DTYPE", "NUMBERS"), model=model)
+    assert result.parity.status == "fail"
+    assert {one.kind for one in result.parity.tensors} == {"loss"}
+
+
+def test_commands_name_the_path_of_a_program(tmp_path: Path) -> None:
+    asked = study(tmp_path, PROGRAM, engines=("torch", "./a/mine.py@old"), env={"old": "/x"}, model="lenet")
+    assert "--engines ./a/mine.py@old" in command_line("parity", for_parity(asked, "mine.py@old"))
+    assert "--engines torch" in command_line("parity", for_parity(asked, "torch"))
+
+
+def test_a_file_has_the_ending_of_its_language() -> None:
+    names = {
+        "mine.jl/cpu": "mine.jl_cpu.jl",
+        "flux_edit.py@old/cpu": "flux_edit.py@old_cpu.py",
+        "lux/cpu": "lux_cpu.jl",
+    }
+    assert {name: file_name(name) for name in names} == names
+    assert file_name("flux+train@a/cuda:0#2") == "flux+train@a_cuda0_2.jl"
+
+
 BAD = {
     "def load(images, labels):": ("raise ValueError('no data')", "ValueError in load: no data"),
     "def reset(state, weights, step=0):": ("raise KeyError('x')", "KeyError in setup: 'x'"),
@@ -141,6 +185,11 @@ def test_what_a_program_raises_is_one_line_and_the_others_go_on(function: str, t
     code, message = BAD[function]
     bad, good = check(tmp_path, PROGRAM.replace(function, f"{function}\n    {code}"), PROGRAM)
     assert (bad.status, bad.reason) == ("failed", message)
+    assert bad.log_path is not None
+    if code.startswith("raise"):
+        assert (
+            f'one.py", line {PROGRAM[: PROGRAM.index(function)].count(chr(10)) + 2}' in Path(bad.log_path).read_text()
+        )
     assert good.parity.status == "pass"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,12 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
                 module, job.dtype, "\n".join(arrays), addresses(arrays), tuple(self._shapes.values())
             )
         except Exception as error:
-            raise ConfigurationFailed(f"{self._source.path.name}: {first_error_line(error)}") from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception, when: str = "") -> ConfigurationFailed:
+        """Return the failure of this row, and print Julia's error with its stack trace to the worker's log."""
+        traceback.print_exc()
+        return ConfigurationFailed(f"{self._source.path.name}: {first_error_line(error)}{when}")
 
     def conventions(self) -> NumericalConventions:
         return conventions(self._polybench, self._trainer, self._job)
@@ -65,7 +71,7 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
         try:
             seconds = self._run(range(first, first + n))
         except Exception as error:
-            raise ConfigurationFailed(f"{first_error_line(error)} in step {first}") from error
+            raise self._failed(error, f" in step {first}") from error
         self.steps += range(first, first + n)
         return seconds
 
@@ -76,7 +82,7 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
         try:
             self._python.write_weights_b(addresses(weights), self._trainer)
         except Exception as error:
-            raise ConfigurationFailed(f"{self._source.path.name}: {first_error_line(error)}") from error
+            raise self._failed(error) from error
         return weights
 
     def logits(self, images: Array) -> Array:  # noqa: ARG002

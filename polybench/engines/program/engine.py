@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
@@ -39,7 +40,7 @@ class ProgramEngine(ReplayedEngine):
     def _run(self, text: str) -> ModuleType:
         """Run the text as a module at the program's path, as Python runs a program, but for its main part."""
         path = self._source.path
-        module = ModuleType(path.stem)
+        module = ModuleType(f"{path.stem} (program)")  # not `json` for a file json.py
         module.__file__ = str(path)
         sys.modules[module.__name__] = module  # dataclasses look their module up
         if str(path.parent) not in sys.path:
@@ -76,7 +77,11 @@ class ProgramEngine(ReplayedEngine):
         return frameworks.conventions(self._job)
 
     def _setup(self) -> Any:
-        return self._program.setup(dict(self._initial)) if self._source.takes_weights else self._program.setup()
+        return self._program.setup(self._weights()) if self._source.takes_weights else self._program.setup()
+
+    def _weights(self) -> Weights:
+        """Return copies of the initial weights, which the program may train in place."""
+        return {name: array.copy() for name, array in self._initial.items()}
 
     def load(self, images: Array, labels: Array) -> None:
         prefault(images)
@@ -87,7 +92,7 @@ class ProgramEngine(ReplayedEngine):
         self.steps = []
         with _guarded("in reset"):
             if hasattr(self._program, "reset"):
-                self._program.reset(self._state, dict(self._initial))
+                self._program.reset(self._state, self._weights())
             else:
                 self._state = self._setup()
 
@@ -133,7 +138,7 @@ class ProgramEngine(ReplayedEngine):
 
 @contextlib.contextmanager
 def _guarded(when: str) -> Iterator[None]:
-    """Turn what a user's code raises into a failure of this row."""
+    """Turn what a user's code raises into a failure of this row, with its traceback in the worker's log."""
     try:
         yield
     except (EngineUnavailable, ConfigurationFailed):
@@ -141,6 +146,7 @@ def _guarded(when: str) -> Iterator[None]:
     except SystemExit as error:
         raise ConfigurationFailed(f"the program called exit({error.code or 0}) {when}") from None
     except Exception as error:
+        traceback.print_exc()
         text = str(error).strip().splitlines()
         raise ConfigurationFailed(f"{type(error).__name__} {when}: {text[0] if text else 'no message'}") from error
 
