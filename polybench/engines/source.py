@@ -22,6 +22,10 @@ class Source(NamedTuple):
     functions: dict[str, int]
 
     @property
+    def is_julia(self) -> bool:
+        return self.path.suffix == JULIA_SUFFIX
+
+    @property
     def has_dtype(self) -> bool:
         """True if the program can run in another precision: `DTYPE = torch.float32` at its top."""
         return bool(_DTYPE.search(self.text))
@@ -55,9 +59,9 @@ def read_source(path: Path) -> Source:
         raise BadInput(
             f"{path}: {problem}: expected a program, a file ending in {' or '.join(PROGRAM_SUFFIXES)}"
         ) from None
-    in_julia = path.suffix == JULIA_SUFFIX
-    functions = _julia_functions(text) if in_julia else dict(_functions(_parse(path, text)))
-    step = f"train_step{'!' if in_julia else ''}"
+    is_julia = path.suffix == JULIA_SUFFIX
+    functions = _julia_functions(text) if is_julia else dict(_functions(_parse(path, text)))
+    step = f"train_step{'!' if is_julia else ''}"
     if missing := [name for name in ("setup", "load", step) if name not in functions]:
         raise BadInput(
             f"{path} lacks {' and '.join(f'{name}()' for name in missing)}: expected the functions setup(weights),"

@@ -1,6 +1,7 @@
 """Starts the program of each configuration alone on the machine, as in a user's first run.
 
-It is the program of `polybench export --train`, with a clock: what polybench's workers add is not in these times.
+It is the program of `polybench export --train`, or a user's own, with a clock: what polybench's workers add is not in
+these times.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from polybench.protocol.environment import inherited_env_vars
 from polybench.protocol.process import last_log_lines
 from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
-from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, is_program
 from polybench.schema.result import Startup
-from polybench.scripts import make_command, make_script, unsupported_reason
+from polybench.scripts import make_command, make_script, make_start, unsupported_reason
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, PlainScript, file_name, write_folder
 
 _TIMED_STEPS = 1
@@ -40,7 +41,9 @@ _TIMED_STEPS = 1
 def starts_alone(plan: Plan, configuration: Configuration) -> bool:
     """Return True if the cold start of a configuration is that of its program, False if none runs on this machine."""
     workload = plan.workload_of(configuration)
-    if plan.study.input != "preload" or unsupported_reason(configuration, workload, model=plan.model):
+    if plan.study.input != "preload":
+        return False
+    if not is_program(configuration.engine) and unsupported_reason(configuration, workload, model=plan.model):
         return False
     try:
         _interpreter(plan, configuration)
@@ -86,9 +89,7 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
     weights = initial_weights(plan.model, plan.study.seed)
     scripts: dict[str, PlainScript] = {}
     for run in runs:
-        script = plain_script(plan, run.configuration, _TIMED_STEPS, clock=True)
-        assert script is not None, run.configuration.name  # as `starts_alone` says
-        scripts[run.configuration.name] = script
+        scripts[run.configuration.name] = _program_with_clock(plan, run.configuration)
     dataset, steps = session.files.dataset, WARMUP_STEPS_PER_BLOCK + _TIMED_STEPS
     batches = batch_stream(len(dataset.labels), plan.workload.batch_size, plan.study.seed, steps)
     write_folder(folder, dataset, batches, weights, list(scripts.values()))
@@ -98,15 +99,22 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
     }
 
 
-def plain_script(
-    plan: Plan, configuration: Configuration, timed_steps: int, *, clock: bool = False
-) -> PlainScript | None:
-    """Return a configuration's program with the command that runs it; None without one.
+def _program_with_clock(plan: Plan, configuration: Configuration) -> PlainScript:
+    """Return the program of a configuration that `starts_alone`; it prints the end of each phase of its start."""
+    name, command = configuration.name, _interpreter(plan, configuration)
+    if (source := plan.programs.get(configuration.engine)) is not None:
+        return PlainScript(file_name(name), make_start(source, plan.job(configuration), _TIMED_STEPS), command)
+    text = make_script(
+        configuration, plan.workload_of(configuration), _TIMED_STEPS, plan.model, plan.study.seed, clocked=True
+    )
+    assert text is not None, name  # as `starts_alone` says
+    return PlainScript(file_name(name), text, command)
 
-    With `clock`, it prints the end of each phase of its start.
-    """
+
+def plain_script(plan: Plan, configuration: Configuration, timed_steps: int) -> PlainScript | None:
+    """Return a configuration's program with the command that runs it; None without one."""
     workload = plan.workload_of(configuration)
-    text = make_script(configuration, workload, timed_steps, plan.model, plan.study.seed, clocked=clock)
+    text = make_script(configuration, workload, timed_steps, plan.model, plan.study.seed)
     if text is None:
         return None
     try:
@@ -139,7 +147,8 @@ def _record_start(session: Session, run: ConfigurationRun, program: Program) -> 
     try:
         started = start_program(program, environment, log, session.plan.study.timeout)
     except (ConfigurationFailed, OSError) as error:
-        run.warn(f"no cold start: the program of polybench export --train, started alone, {error}")
+        what = "the program" if is_program(run.configuration.engine) else "the program of polybench export --train"
+        run.warn(f"no cold start: {what}, started alone, {error}")
     else:
         run.record(ProgramStarted(configuration=name, startup=started.startup, losses=started.losses))
 

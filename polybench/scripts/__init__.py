@@ -23,12 +23,14 @@ from polybench.engines.flux.julia.environment import threads
 from polybench.engines.jax import emitter as jax
 from polybench.engines.job import Job
 from polybench.engines.keras import emitter as keras
+from polybench.engines.program import emitter as program
+from polybench.engines.source import Source
 from polybench.engines.tf import emitter as tf
 from polybench.engines.torch import emitter as torch
 from polybench.errors import EngineUnavailable
 from polybench.networks.model import Model
 from polybench.networks.source_text import literal
-from polybench.schema.options import Configuration, Workload
+from polybench.schema.options import JULIA_SUFFIX, Configuration, Workload
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
@@ -67,6 +69,13 @@ def make_script(
     if unsupported_reason(configuration, workload, model) or model is None:
         return None
     return _EMITTERS[configuration.engine](_job(configuration, workload, model, seed), steps, clock=clocked)
+
+
+def make_start(source: Source, job: Job, steps: int) -> str:
+    """Return the script that starts a user's program alone, and prints when each phase of its start has ended."""
+    if source.is_julia:
+        return flux.emit_start(source, job, steps, str(find().project))
+    return program.emit_start(source, job, steps)
 
 
 def _job(configuration: Configuration, workload: Workload, model: Model, seed: int = 0) -> Job:
@@ -112,7 +121,7 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
 
 def extension(configuration: Configuration) -> str:
     """Return the file extension of the configuration's script."""
-    return ".jl" if configuration.engine == "flux" else ".py"
+    return ".jl" if configuration.engine == "flux" or configuration.engine.endswith(JULIA_SUFFIX) else ".py"
 
 
 def render(template: str, constants: Mapping[str, object], **code: str) -> str:

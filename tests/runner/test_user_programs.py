@@ -12,14 +12,18 @@ import msgspec
 import pytest
 
 from polybench.data import synthetic
+from polybench.engines.flux.emitter import emit_start
+from polybench.engines.job import Job
+from polybench.engines.source import read_source
 from polybench.errors import BadInput
+from polybench.log import ProgramStarted, read_log
 from polybench.networks.optimizers import Optimizer
 from polybench.planning.plan import check_remote, resolve
 from polybench.planning.suggested_commands import command_line, for_parity, has_layers
 from polybench.run import run_study
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import NullProgress
-from polybench.schema.options import EngineName, Study, program_paths
+from polybench.schema.options import EngineName, Study, Workload, program_paths
 from polybench.schema.result import Result
 from polybench.scripts.script_folder import file_name
 from polybench.storage.anonymize import anonymize
@@ -42,7 +46,10 @@ def study(folder: Path, *texts: str, **fields: Any) -> Study:
         if not path.exists() or path.read_text() != text:  # a new file is checked again
             path.write_text(text)
     engines = tuple(f"{folder}/{name}.py" for name, _ in zip(names, texts, strict=False))
-    settings = {**FAST, "processes": 1, "rounds_per_process": 1, "devices": ("cpu",), "model": MODEL, "batch_size": 16}
+    settings = {
+        **FAST, "processes": 1, "rounds_per_process": 1, "devices": ("cpu",), "model": MODEL, "batch_size": 16,
+        "cold_starts": 0,
+    }  # fmt: skip
     return Study(**{**settings, "engines": engines, **fields})
 
 
@@ -74,6 +81,44 @@ def test_a_program_is_a_row_that_is_checked_like_an_engine(tmp_path: Path) -> No
     assert (first.parity.float64.max_weight_error or 1) < 1e-12
     names = {one.name for one in first.parity.tensors if one.kind == "weight"}
     assert names == {"dense.weight", "dense.bias"}
+
+
+NEIGHBOR = """from __future__ import annotations
+
+from neighbor import NAME
+
+assert (NAME, __name__ == "__main__") == ("beside the program", False)
+print("anything")
+"""
+BESIDE_POLYBENCH = "import sys\nassert 'polybench.worker.handler' in sys.modules, 'alone'\n"
+
+
+def test_the_cold_start_is_that_of_the_program_alone(tmp_path: Path) -> None:
+    (tmp_path / "neighbor.py").write_text('NAME = "beside the program"\n')
+    store = Store(tmp_path / "results")
+    texts = [NEIGHBOR + PROGRAM, OWN, BESIDE_POLYBENCH + PROGRAM]
+    document = run_study(study(tmp_path, *texts, parity=False, cold_starts=2), NullProgress(), store=store)
+    (path,) = store.folder.glob("*.jsonl")
+    starts = [event for event in read_log(path) if isinstance(event, ProgramStarted)]
+    assert sorted(start.configuration for start in starts) == ["one.py/cpu"] * 2 + ["two.py/cpu"] * 2
+    assert all(start.startup.import_seconds > 0 and start.startup.first_step_seconds > 0 for start in starts)
+    losses = [start.losses for start in starts if start.configuration == "one.py/cpu"]
+    assert losses[0] == losses[1] != [None, None]
+    one, two, three = document.results
+    assert one.startup is not None
+    assert two.startup is not None
+    assert (one.startup.starts, two.startup.starts, three.startup) == (2, 2, None)
+    assert "no cold start: the program, started alone, ended with code 1: AssertionError: alone" in three.warnings
+
+
+def test_the_start_of_a_program_in_julia_has_its_text_as_data(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jl"
+    path.write_text('setup() = "$(1 + 1)"\nload(x, y) = x\ntrain_step!(state, batch) = 0.0f0\n')
+    job = Job(MODEL, Workload(MODEL.name, "", 16, MODEL.optimizer, "fp32", 1), "cpu", "float32")
+    text = emit_start(read_source(path), job, 1, "/polybench's")
+    assert r'"setup() = \"\u0024(1 + 1)\"\u000a' in text
+    assert "setup(weights) = Program.setup()\n" in text
+    assert text.index("CLOCK = ") < text.index('push!(LOAD_PATH, "/polybench\'s")') < text.index("using NPZ")
 
 
 def test_a_program_without_dtype_is_checked_as_it_is_timed(tmp_path: Path) -> None:

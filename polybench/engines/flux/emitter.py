@@ -14,8 +14,9 @@ from polybench.engines.flux.network_code import NetworkCode
 from polybench.engines.flux.validation import validate
 from polybench.engines.job import Job
 from polybench.engines.shared.main_part import MainPart
+from polybench.engines.source import Source
 from polybench.networks.optimizers import ADAM_BETAS, CLIP_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
-from polybench.networks.source_text import comment
+from polybench.networks.source_text import comment, literal
 
 
 def emit(job: Job, main: MainPart | None = None) -> str:
@@ -301,3 +302,27 @@ def _train_steps(parts: str, before: list[str]) -> Iterator[str]:
 
 _WEIGHTS = """# Copy the weights and running statistics to arrays by name.
 weights(state) = Dict(name => Array(array) for (name, array) in tensors(state.model))"""
+
+
+def emit_start(source: Source, job: Job, steps: int, project: str) -> str:
+    """Return the script that trains the first steps with a user's program, and prints when each phase has ended.
+
+    Its text is included in a module of its own, as in a worker. `project` has NPZ, which the program's own may lack.
+    """
+    main = training(job, steps, clock=True)
+    path, program = literal(str(source.path)), literal(source.adapted(job.dtype, job.device))
+    return "\n".join(
+        [
+            comment(f"Starts {source.path.name} alone, with a clock."),
+            *main.first,
+            f"push!(LOAD_PATH, {literal(project)})",
+            *main.libraries,
+            "module Program end",
+            f"task_local_storage(() -> Base.include_string(Program, {program}, {path}), :SOURCE_PATH, {path})",
+            f"const DTYPE = {job.dtype.capitalize()}",
+            f"setup(weights) = Program.setup({'weights' if source.takes_weights else ''})",
+            "load(images, labels) = Program.load(images, labels)",
+            "train_step!(state, batch) = Program.train_step!(state, batch)",
+            f"{main.text}\n",
+        ]
+    )

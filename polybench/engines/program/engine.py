@@ -46,7 +46,7 @@ class ProgramEngine(ReplayedEngine):
         if str(path.parent) not in sys.path:
             sys.path.insert(0, str(path.parent))
         with _guarded("while it was imported"):
-            exec(compile(text, path, "exec"), module.__dict__)
+            exec(compile(text, path, "exec", dont_inherit=True), module.__dict__)  # not the __future__ of this file
         return module
 
     def probe(self) -> EngineInfo:

@@ -71,3 +71,18 @@ def test_a_program_in_julia_is_read_without_running_it(tmp_path: Path) -> None:
     path.write_text("setup(weights) = 1\nload(x, y) = x\ntrain_step(state, batch) = 1\n")
     with pytest.raises(BadInput, match=r"mine\.jl lacks train_step!\(\): expected the functions"):
         read_source(path)
+
+
+@pytest.mark.wide  # a start of Julia without compiled code
+def test_a_program_in_julia_is_started_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured_julia()
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+    (tmp_path / "mine.jl").write_text(TEXT)
+    study = Study(
+        engines=(f"{tmp_path}/mine.jl",), devices=("cpu",), model=MODEL, data="synthetic", batch_size=16, wait_idle=0.0,
+        timeout=300.0, processes=1, rounds_per_process=1, steps_per_round=3, parity=False,
+    )  # fmt: skip
+    (result,) = run_study(study, NullProgress(), store=None).results
+    assert result.startup is not None, result.warnings
+    assert result.startup.starts == 1
+    assert result.startup.first_step_seconds > 0
