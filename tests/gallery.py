@@ -32,9 +32,10 @@ def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
     its curves. A sweep, and a study with a verdict, has a thumbnail, which has no note.
     """
     found: dict[str, tuple[str, Drawable]] = {}
+    layers = list(store.others("layers"))
     for study in store.studies():
         drawn: dict[str, Drawable | None] = dict.fromkeys(("speed", "startup", "break_even", "accuracy"), study)
-        drawn["layers"] = newest_layers(study, list(store.others("layers")))
+        drawn["layers"] = newest_layers(study, layers)
         found |= {
             f"{study.id}.{name}": (name, one) for name, one in drawn.items() if one is not None and _has_data(name, one)
         }
