@@ -202,7 +202,7 @@ class ParityChecker:
         program: ProgramCheck,
     ) -> list[TensorComparison]:
         """Compare a program with the reference while both train on their own."""
-        conventions = _prepare(engine, request, request.job, request.weights)
+        conventions = _prepare(engine, request, request.job, request.weights, request.pipeline_files)
         expected = self._reference_run(request, conventions, folder / f"free {part}")
         gradients = [state.gradients for state in expected.values()]
         zero_gradients = find_zero_gradients(gradients, FLOAT64_TOLERANCE["gradient"])
@@ -217,7 +217,8 @@ class ParityChecker:
 
     def _corrected_errors(self, engine: WorkerSession, request: CheckRequest, folder: Path) -> list[TensorComparison]:
         """Compare a program with the reference, which takes over its weights before each step."""
-        conventions, job = _prepare(engine, request, request.job, request.weights), request.job
+        job = request.job
+        conventions = _prepare(engine, request, job, request.weights, request.pipeline_files)
         tolerance, optimizer = timed_tolerance(job.model, job.workload), job.workload.optimizer
         actual = _snapshot(engine, request, folder / "timed", 0)
         errors: list[TensorComparison] = []

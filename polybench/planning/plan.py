@@ -165,7 +165,7 @@ def _read_programs(study: Study, model: Model) -> dict[str, Source]:
     programs = {name: read_source(Path(path).absolute()) for name, path in program_paths(study.engines).items()}
     for name, source in programs.items():
         if study.input == "pipeline":
-            raise BadInput(f"--input pipeline: {name} has no pipeline: omit the option, or the program")
+            _check_pipeline(study, name, source)
         if study.parity and not source.takes_weights:
             raise BadInput(
                 f"{name} is not checked: its setup() takes no weights, so the reference does not know its losses:"
@@ -177,6 +177,19 @@ def _read_programs(study: Study, model: Model) -> dict[str, Source]:
                 " only, with --no-parity"
             )
     return programs
+
+
+def _check_pipeline(study: Study, name: str, source: Source) -> None:
+    if "batches" not in source.functions or source.is_julia:
+        raise BadInput(
+            f"--input pipeline: {name} has no pipeline: omit the option or the program, or write, in Python,"
+            " batches(images, labels, order)"
+        )
+    if study.augment and study.parity:
+        raise BadInput(
+            f"--augment: {name} is not checked, because its pipeline draws augmentations of its own: compare times"
+            " only, with --no-parity"
+        )
 
 
 def check_remote(study: Study) -> None:

@@ -41,6 +41,15 @@ def train_step(state, batch):
     raise NotImplementedError
 
 
+def batches(images, labels, order):
+    """Yield the batches of your own input pipeline, for --input pipeline; without it, only `load` is used.
+
+    images: all of the training set, (images, channels, height, width), uint8; labels: (images,), int64;
+    order: the indices of each batch, (steps, batch).
+    """
+    raise NotImplementedError
+
+
 def weights(state):
     """Return the weights as arrays by name, for the check. Without it, only losses are compared."""
     raise NotImplementedError

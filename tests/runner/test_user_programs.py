@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from polybench.data import synthetic
+from polybench.engines.base import PipelineInput
 from polybench.engines.flux.emitter import emit_start
 from polybench.engines.job import Job
+from polybench.engines.program.engine import ProgramEngine
 from polybench.engines.source import read_source
 from polybench.errors import BadInput
 from polybench.log import ProgramStarted, read_log
+from polybench.networks.initial_weights import initial_weights
 from polybench.networks.optimizers import Optimizer
 from polybench.planning.plan import check_remote, resolve
 from polybench.planning.suggested_commands import command_line, for_parity, has_layers
@@ -337,6 +341,64 @@ def test_names_of_programs() -> None:
         program_paths(("./mine.py", "b/mine.py"))
     with pytest.raises(BadInput, match=r"a b\.py: expected a file name of letters, digits"):
         program_paths(("./a b.py",))
+
+
+PIPELINE = """
+
+def batches(images, labels, order):
+    for chosen in order:
+        yield load((images[chosen] / 255).astype(DTYPE), labels[chosen])
+"""
+PIPELINES = {
+    "pass": PIPELINE,
+    "fail": PIPELINE.replace("labels[chosen]", "labels[chosen[::-1]]"),
+    "batches ended early: expected": PIPELINE.replace("in order", "in order[:1]"),
+    "ValueError in batches: no file": PIPELINE.replace("    for", "    raise ValueError('no file')\n    for"),
+}
+
+
+def test_the_pipeline_of_a_program_is_timed_alone_and_while_it_trains(tmp_path: Path) -> None:
+    text = PROGRAM + PIPELINE.replace("        yield", "        __import__('time').sleep(0.005)\n        yield")
+    (result,) = measure(tmp_path, text, input="pipeline", steps_per_round=4)
+    assert result.parity.status == "pass", result.parity.reason
+    assert result.pipeline is not None
+    assert result.pipeline.data_wait_seconds_per_step is not None
+    assert result.pipeline.data_wait_seconds_per_step >= 0.005
+    assert result.pipeline.pipeline_items_per_second is not None
+    assert result.pipeline.pipeline_items_per_second < 16 / 0.005
+    assert result.step_time is not None
+    assert result.step_time.mean > 0.005
+
+
+def test_wrong_batches_of_a_pipeline_are_found(tmp_path: Path) -> None:
+    without_float64 = [text.replace("DTYPE", "NUMBERS") for text in (PROGRAM, without(PROGRAM, "weights"))]
+    wrong = PIPELINES["fail"].replace("DTYPE", "NUMBERS")
+    texts = [*(PROGRAM + pipeline for pipeline in PIPELINES.values()), *(text + wrong for text in without_float64)]
+    results = check(tmp_path, *texts, input="pipeline")
+    for expected, result in zip([*PIPELINES, "fail", "fail"], results, strict=True):
+        assert result.parity.status == expected or (result.reason or "").startswith(expected), result.reason
+    with pytest.raises(BadInput, match=r"--augment: one\.py is not checked, because its pipeline draws"):
+        resolve(study(tmp_path, PROGRAM + PIPELINE, input="pipeline", augment=True))
+    resolve(study(tmp_path, PROGRAM + PIPELINE, input="pipeline", augment=True, parity=False))
+
+
+def test_a_pipeline_that_is_started_again_begins_with_the_next_batch(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.py").write_text(PROGRAM + PIPELINE)
+    random = np.random.default_rng(0)
+    images, labels = random.integers(256, size=(40, 3, 32, 32), dtype=np.uint8), random.integers(10, size=40)
+    order = random.permutation(40).reshape(5, 8)
+    engine = ProgramEngine(str(path))
+    job = Job(MODEL, Workload(MODEL.name, "", 8, MODEL.optimizer, "fp32", 1), "cpu", "float64")
+    losses = []
+    for by_pipeline in (True, False):
+        engine.build(job, initial_weights(MODEL, 0))
+        if by_pipeline:
+            engine.open_pipeline(PipelineInput(images, labels, order, None, 0))
+        else:
+            engine.load(images[order] / 255, labels[order])
+        engine.run_steps(3, 1)
+        losses.append(engine.loss())
+    assert losses[0] == losses[1]
 
 
 def test_a_program_runs_on_this_machine_and_with_preloaded_data_only(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.engines.base import Array, Weights
+from polybench.engines.base import Array, PipelineInput, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.program import frameworks
-from polybench.engines.shared.batches import as_dtype, prefault
+from polybench.engines.shared.batches import BufferedBatches, as_dtype, prefault
 from polybench.engines.shared.replayed import ReplayedEngine
 from polybench.engines.source import read_source
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
@@ -36,6 +36,7 @@ class ProgramEngine(ReplayedEngine):
             raise ConfigurationFailed(str(error)) from None
         self._program = self._run(self._source.text)
         self._dtype = "float32"
+        self._batches: Sequence[Any] | BufferedBatches = []
 
     def _run(self, text: str) -> ModuleType:
         """Run the text as a module at the program's path, as Python runs a program, but for its main part."""
@@ -88,6 +89,17 @@ class ProgramEngine(ReplayedEngine):
         with _guarded("in load"):
             self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
 
+    def open_pipeline(self, source: PipelineInput) -> None:
+        self.timing_resolution = "block"
+        order = source.order
+
+        def start(first: int) -> Iterator[Any]:
+            with _guarded("in batches"):
+                yield from self._program.batches(source.images, source.labels, order[first:])
+            raise ConfigurationFailed(f"batches ended early: expected {len(order) - first} from batch {first} on")
+
+        self._batches = BufferedBatches(len(order), start)
+
     def reset(self) -> None:
         self.steps = []
         with _guarded("in reset"):
@@ -101,12 +113,12 @@ class ProgramEngine(ReplayedEngine):
 
     def run_steps(self, first: int, n: int) -> float:
         state, train_step, wait = self._state, self._program.train_step, self._wait
-        batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
+        batches, count = self._batches, len(self._batches)
         with _guarded(f"in step {first}" if n == 1 else f"in steps {first} to {first + n - 1}"):
             wait((state, None))
             start = perf_counter()
-            for batch in batches:
-                loss = train_step(state, batch)
+            for step in range(first, first + n):
+                loss = train_step(state, batches[step % count])
             wait((state, loss))
             seconds = perf_counter() - start
         self.steps += range(first, first + n)
@@ -128,6 +140,17 @@ class ProgramEngine(ReplayedEngine):
             return {}
         with _guarded("in weights"):
             return {name: np.array(array) for name, array in self._program.weights(self._state).items()}
+
+    def drain_pipeline(self, first: int, n: int) -> float:
+        self._wait((self._state, None))
+        start = perf_counter()
+        for step in range(first, first + n):
+            batch = self._batches[step % len(self._batches)]
+        self._wait((self._state, batch))
+        return perf_counter() - start
+
+    def data_wait_seconds(self) -> float | None:
+        return self._batches.wait_seconds if isinstance(self._batches, BufferedBatches) else None
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return frameworks.count_allocations(lambda: self.run_steps(first, n), n, self._job.device)
