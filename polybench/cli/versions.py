@@ -30,7 +30,7 @@ from polybench.machine import interrupts
 from polybench.render import check_format, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.options import EngineName, Study
+from polybench.schema.options import EngineName, Study, program_paths
 from polybench.schema.study import StudyDocument
 from polybench.storage.filters import Filters
 
@@ -53,7 +53,9 @@ PackageOption = Annotated[
 CheckoutOption = Annotated[
     Path | None,
     typer.Option(
-        "--checkout", metavar="FOLDER", help="Git checkout of a Python or Julia package whose commits are compared."
+        "--checkout",
+        metavar="FOLDER",
+        help="Git checkout whose commits are compared: of a Python or Julia package, or of the program of --engines.",
     ),
 ]
 
@@ -179,7 +181,14 @@ def make_source(study: Study, package: str | None, checkout: Path | None) -> tup
         raise BadInput("expected one device and one precision, such as --devices cuda --precision fp32")
     spec = ENGINES.find(EngineName.parse(study.engines[0]).engine)
     is_julia = bool(spec.project_files) and (checkout is None or (checkout / "Project.toml").is_file())
-    return Versions(package, checkout, is_julia), study
+    return Versions(package, checkout, is_julia, checkout and _program_in(checkout, study.engines[0])), study
+
+
+def _program_in(checkout: Path, engine: str) -> Path | None:
+    """Return the path in the checkout of a user's program; None for an engine, or a program outside of it."""
+    path = Path(next(iter(program_paths([engine]).values()), "")).absolute()
+    is_inside = path.is_file() and path.is_relative_to(checkout.absolute())
+    return path.relative_to(checkout.absolute()) if is_inside else None
 
 
 def verdict_code(document: StudyDocument, conditions: dict[str, float], *, quiet: bool = False) -> int:

@@ -42,11 +42,13 @@ class Versions(NamedTuple):
         package: its name on the index; for a checkout None.
         checkout: its folder with a Git repository; for releases None.
         julia: True for a Julia package.
+        program: the path in the checkout of a user's program; each commit then has its own, and nothing is installed.
     """
 
     package: str | None = None
     checkout: Path | None = None
     julia: bool = False
+    program: Path | None = None
 
     @property
     def subject(self) -> str:
@@ -119,20 +121,42 @@ class Versions(NamedTuple):
         if labels[0] == labels[1]:
             raise BadInput(f"{base} and {other} are the same version: expected two")
         folders = {_environment_name(one): str(self.environment(one)) for one in labels}
+        if self.program is not None:
+            engines = tuple(str(self._own_program(name, Path(folder))) for name, folder in folders.items())
+            return msgspec.structs.replace(study, engines=engines)
         (engine,) = study.engines
         return msgspec.structs.replace(study, engines=tuple(f"{engine}@{name}" for name in folders), env=folders)
 
     def environment(self, version: str) -> Path:
         """Return the folder of the version's environment, which is built once; raise BuildFailed if it cannot be."""
-        origin = f"{self.package}\0{self.checkout and self.checkout.resolve()}\0{sys.prefix}\0{sys.version}"
+        origin = (
+            f"{self.package or self.program}\0{self.checkout and self.checkout.resolve()}\0{sys.prefix}\0{sys.version}"
+        )
         key = hashlib.sha256(origin.encode()).hexdigest()[:_LABEL]
         folder = platformdirs.user_cache_path("polybench") / "versions" / key / _environment_name(version)
         if not (folder / _READY).exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            (self._build_julia if self.julia else self._build_python)(version, folder)
+            if self.program is not None:
+                self.clone(version, folder)
+            else:
+                (self._build_julia if self.julia else self._build_python)(version, folder)
             (folder / _READY).touch()
         return folder
+
+    def _own_program(self, name: str, folder: Path) -> Path:
+        """Return the program of a commit, beside the other files of its commit; rows have its name.
+
+        Raises BuildFailed if the commit has no such file.
+        """
+        assert self.program is not None
+        path = folder / "source" / self.program
+        if not path.is_file():
+            raise BuildFailed(f"commit {name} has no file {self.program}")
+        link = path.with_stem(f"{path.stem}-{name}")
+        if not link.is_symlink():
+            link.symlink_to(path.name)
+        return link
 
     def _build_python(self, version: str, folder: Path) -> None:
         _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], folder)

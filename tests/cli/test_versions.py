@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from polybench.cli.versions import verdict_code
+from polybench.cli.versions import make_source, verdict_code
+from polybench.engines.source import read_source
 from polybench.errors import BadInput
 from polybench.runner import versions
-from polybench.runner.versions import Versions
+from polybench.runner.versions import BuildFailed, Versions
+from polybench.schema.options import Study
 from polybench.schema.result import BaselineComparison
 from tests.commands import refused
 from tests.factories import measured, study
+from tests.user_programs import PROGRAM
 from tests.versioned_package import write_package
 
 
@@ -31,6 +35,41 @@ def test_a_version_is_not_compared_with_itself(tmp_path: Path) -> None:
     (commit,) = write_package(tmp_path / "package", [1.0])
     message = refused("versions", commit, "main", "--checkout", tmp_path / "package", "--engines", "fake")
     assert "are the same version" in message
+
+
+def commit_all(folder: Path, message: str) -> str:
+    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", message]):
+        subprocess.run([*git, *command], check=True)
+    return subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)[:12]
+
+
+def test_two_commits_of_a_program_are_two_rows_with_the_files_of_their_commits(tmp_path: Path) -> None:
+    (folder := tmp_path / "code").mkdir()
+    program = folder / "mine.py"
+    program.write_text(f"from part import PART\n{PROGRAM}")
+    commits = []
+    for part in ("first", "second"):
+        (folder / "part.py").write_text(f"PART = {part!r}\n")
+        commits.append(commit_all(folder, part))
+    (folder / "other.py").write_text(PROGRAM)
+    commits.append(commit_all(folder, "other"))
+    given = Study(engines=(str(program),), parity=False)
+    source, wanted = make_source(given, None, folder)
+    pair = source.pair(wanted, commits[0], "HEAD~1")
+    assert source.between(commits[0], "HEAD") == commits
+    names = [Path(engine).name for engine in pair.engines]
+    assert names == [f"mine-{commits[0]}.py", f"mine-{commits[1]}.py"]
+    assert pair.env == {}
+    for engine, part in zip(pair.engines, ("first", "second"), strict=True):
+        assert part in Path(engine).with_name("part.py").read_text()
+        assert read_source(Path(engine)).text == program.read_text()
+    missing, wanted = make_source(msgspec.structs.replace(given, engines=(str(folder / "other.py"),)), None, folder)
+    with pytest.raises(BuildFailed, match=rf"commit {commits[0]} has no file other\.py"):
+        missing.pair(wanted, commits[0], "HEAD")
+    (outside := tmp_path / "mine.py").write_text(PROGRAM)
+    source, _ = make_source(msgspec.structs.replace(given, engines=(str(outside),)), None, folder)
+    assert source.program is None  # it measures the package of the checkout
 
 
 @pytest.mark.parametrize(
