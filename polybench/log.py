@@ -38,7 +38,14 @@ from polybench.schema.options import (
     Workload,
 )
 from polybench.schema.parity import ParityCheck
-from polybench.schema.resources import Allocation, BlockCounters, DeviceAllocation, Memory, NativeAllocation
+from polybench.schema.resources import (
+    Allocation,
+    BlockCounters,
+    DeviceAllocation,
+    Memory,
+    MemoryInUse,
+    NativeAllocation,
+)
 from polybench.schema.result import EndedResult, Program, Startup, TrainedEpoch
 
 Schema = Literal["polybench.log/1"]
@@ -266,11 +273,15 @@ class NumpyTimed(Event, frozen=True, kw_only=True, tag="numpy"):
 
 
 class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory"):
-    """Memory of a worker after training steps, or the GPU memory that its end freed."""
+    """Memory of a worker after training steps, what it had in use between them, or the GPU memory that its end freed.
+
+    `in_use` belongs to the process run that has started last.
+    """
 
     configuration: str
     memory: Memory | None = None
     gpu_bytes_freed: NaturalInt | None = None
+    in_use: MemoryInUse | None = None
 
 
 class AllocationsCounted(Event, frozen=True, kw_only=True, tag="allocations"):

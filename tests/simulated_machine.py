@@ -95,6 +95,8 @@ class Script:
         startup_seconds: import of the framework if no other worker starts meanwhile.
         first_step_seconds: compilation in the first step of a cold worker; others run cached code.
         program: what its workers say that they run.
+        leak: bytes that each step leaves behind; None if no source counts the memory in use.
+        cache: bytes that are allocated once, in a random step of the first 30.
     """
 
     seconds: float = 0.020
@@ -107,6 +109,8 @@ class Script:
     startup_seconds: float = 1.0
     first_step_seconds: float = 0.1
     program: str = ""
+    leak: int | None = None
+    cache: int = 0
 
     def step_seconds(self, batch_size: int) -> float:
         """Return the seconds of an undisturbed step without pauses."""
@@ -217,6 +221,7 @@ class Machine:
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
             *((module, "new_header", _header) for module in (layers, peak, sweep)),
             (handler, "read_rss", lambda: _RSS),
+            (timing_loop, "bytes_in_use", lambda engine: engine.bytes_in_use()),
             (os, "fsync", lambda _: None),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),
             (peak, "WorkerProcess", lambda *_: contextlib.nullcontext(SimulatedNumpy(self))),
@@ -309,6 +314,7 @@ class SimulatedEngine(FakeEngine):
         self._factors: list[float] = []
         self._correlated = self._rng.normal() if machine.autocorrelation else 0.0
         self._warm_steps = 0
+        self._cached_after = int(self._rng.integers(30)) if script.cache else 0
         self._gc = GcStats(0.0, 0)
         self.is_compiled = not cold
         self.timing_resolution = script.timing_resolution
@@ -380,6 +386,11 @@ class SimulatedEngine(FakeEngine):
 
     def gc_stats(self) -> GcStats:
         return self._gc
+
+    def bytes_in_use(self) -> int | None:
+        """Return what the steps so far have left behind, and the cache."""
+        script, steps = self._script, self._warm_steps
+        return None if script.leak is None else steps * script.leak + script.cache * (steps > self._cached_after)
 
 
 class SimulatedWorker(handler.Worker):

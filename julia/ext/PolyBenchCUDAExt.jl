@@ -93,6 +93,11 @@ function PolyBench.device_peak_bytes(device::CUDADevice)
     return Int(CUDA.attribute(UInt64, pool, CUDA.MEMPOOL_ATTR_USED_MEM_HIGH))
 end
 
+function PolyBench.device_bytes_in_use(device::CUDADevice)
+    select(device)
+    return coalesce(CUDA.used_memory(), nothing)
+end
+
 function PolyBench.device_reserved_bytes(device::CUDADevice)
     select(device)
     return coalesce(CUDA.cached_memory(), nothing)

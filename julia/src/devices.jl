@@ -107,6 +107,13 @@ Return the peak number of bytes in use on the device; nothing for the CPU, or if
 device_peak_bytes(::CPU) = nothing
 
 """
+    device_bytes_in_use(device)
+
+Return the bytes in use now in the device's memory pool; `nothing` on the CPU, or if unknown.
+"""
+device_bytes_in_use(device) = nothing
+
+"""
     device_reserved_bytes(device)
 
 Return the size of the device's memory pool in bytes; nothing for the CPU, or if unknown.

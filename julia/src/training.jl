@@ -163,4 +163,5 @@ Return the loss of the last step.
 last_loss(trainer::AbstractTrainer) = Float64(trainer.loss)
 
 device_peak_bytes(trainer::AbstractTrainer) = device_peak_bytes(trainer.device)
+device_bytes_in_use(trainer::AbstractTrainer) = device_bytes_in_use(trainer.device)
 device_reserved_bytes(trainer::AbstractTrainer) = device_reserved_bytes(trainer.device)

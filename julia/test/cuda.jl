@@ -78,8 +78,10 @@ cuda_calls(f) = (empty!(CUDA.calls); f(); copy(CUDA.calls))
         @test device == (3, 64)
         @test PolyBench.device_peak_bytes(trainer) === 11
         @test PolyBench.device_reserved_bytes(trainer) === 7
+        @test PolyBench.device_bytes_in_use(trainer) === CUDA.used_memory()
         CUDA.has_pool[] = false
         @test PolyBench.device_peak_bytes(trainer) === PolyBench.device_reserved_bytes(trainer) === nothing
+        @test PolyBench.device_bytes_in_use(trainer) === nothing
         CUDA.has_pool[] = true
         CUDA.is_functional[] = false
         @test PolyBench.cuda_devices() == 0

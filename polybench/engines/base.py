@@ -299,6 +299,10 @@ class Engine(ABC):
         """Peak bytes in use in this engine's GPU allocator; None on the CPU."""
         return None
 
+    def device_bytes_in_use(self) -> int | None:
+        """Bytes in use now in this engine's GPU allocator; None on the CPU, or if unknown."""
+        return None
+
     def startup_detail(self) -> dict[str, float]:
         """Return startup phases in seconds, and `cached_code` (1) if code compiled earlier was reused."""
         return {}

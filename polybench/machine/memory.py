@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -45,6 +48,50 @@ def reset_peak(process: Path = _PROCESS) -> bool:
         (process / "clear_refs").write_text(_RESET_PEAK)
         return True
     return False
+
+
+_TEST_BYTES = 8 << 20
+"""Large, so that what other threads free meanwhile does not hide it."""
+
+
+class _MallocInfo(ctypes.Structure):
+    """The result of mallinfo2(3); `hblkhd` are bytes of blocks that malloc has mapped, `uordblks` all others in use."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _names.split())
+
+
+def malloc_bytes_in_use() -> int | None:
+    """Return the bytes that this process has from malloc and has not freed; None if the C library does not count them.
+
+    Unlike resident memory, they do not contain freed memory that the C library retains, so they do not grow in jumps.
+    A preloaded allocator does not count them.
+    """
+    read = _malloc_reader()
+    return read() if read else None
+
+
+@functools.cache
+def _malloc_reader() -> Callable[[], int] | None:
+    """Return the function that reads them: glibc has it since 2.33, and a test block shows that it counts malloc."""
+    library = ctypes.CDLL(None)
+    try:
+        mallinfo = library.mallinfo2
+    except AttributeError:
+        return None
+    mallinfo.restype = _MallocInfo
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]
+
+    def read() -> int:
+        info = mallinfo()
+        return int(info.uordblks + info.hblkhd)
+
+    before = read()
+    block = library.malloc(_TEST_BYTES)
+    counted = read() - before
+    library.free(block)
+    return read if counted >= _TEST_BYTES // 2 else None
 
 
 def kill_count(file: Path = _VMSTAT) -> int | None:

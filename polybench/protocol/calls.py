@@ -20,7 +20,7 @@ from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.options import NaturalInt, Number, PositiveInt, Seconds
-from polybench.schema.resources import Allocations, Memory, NativeAllocation
+from polybench.schema.resources import Allocations, Memory, MemoryInUse, NativeAllocation
 from polybench.schema.result import Startup
 
 P = ParamSpec("P")
@@ -60,6 +60,13 @@ class BlockMeasured(msgspec.Struct, frozen=True):
     gc: GcStats | None = None
     data_wait_seconds: float | None = None
     call_overhead_seconds: float | None = None
+
+
+class Calibrated(msgspec.Struct, frozen=True):
+    """Seconds per step before the first round, as in `BlockMeasured`, and the memory in use if a source counts it."""
+
+    step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
+    memory_in_use: MemoryInUse | None = None
 
 
 class Trained(msgspec.Struct, frozen=True):
@@ -174,6 +181,9 @@ def write_batch(step: int, path: str) -> None: ...
 # Run untimed steps, and return the loss of the last one; null if it is not finite, or after a forward pass.
 @Call
 def run_steps(first_step: int, steps: int) -> float | None: ...
+# Run the steps before the first round, whose times choose the length of timing blocks, and read the memory in use.
+@Call
+def calibrate(steps: int) -> Calibrated: ...
 # Measure the timing block of one round: reset, two untimed steps, `steps` timed ones. The injected delay is a fraction
 # of a step.
 @Call

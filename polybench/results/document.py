@@ -21,6 +21,7 @@ from polybench.planning.shared_files import SharedFiles
 from polybench.planning.study_file import stored_study
 from polybench.planning.suggested_commands import OWN_DATA
 from polybench.results.comparisons import add_comparisons, allreduce_share, compare_with_peak, trained_epochs
+from polybench.results.growth import add_growth, growth_warnings
 from polybench.results.interference import (
     drop_affected_rounds,
     page_fault_warnings,
@@ -336,15 +337,16 @@ def _build_result(study: Study, model: Model | None, settings: SettingsChosen, r
     usage = summarize_usage(
         run.usage,
         configuration.device,
-        msgspec.structs.replace(run.memory, peak_rss_bytes=run.peak_rss_bytes),
+        add_growth(msgspec.structs.replace(run.memory, peak_rss_bytes=run.peak_rss_bytes), run.memory_in_use),
         epoch_seconds=epoch_seconds,
         device_count=1 if configuration.device == "cpu" else workload.replicas,
         gpu_bytes_freed=run.gpu_bytes_freed,
     )
     interference = summarize_interference(step_times, run.block_counters) if step_times else Interference()
-    kernel_warnings = [
+    block_warnings = [
         *page_fault_warnings(interference, step_time, configuration.variants, study.malloc),
         *throttling_warnings(interference),
+        *growth_warnings(usage.memory),
     ]
     complete = [training for training in trainings if training.complete]
     accuracies = [one.accuracy for one in complete if one.accuracy is not None]
@@ -365,7 +367,7 @@ def _build_result(study: Study, model: Model | None, settings: SettingsChosen, r
         hint=run.hint,
         busy=step_times is not None and step_time is None,
         log_path=str(run.log_path) if run.log_path else None,
-        warnings=[*run.warnings, *times.warnings, *usage.warnings, *kernel_warnings],
+        warnings=[*run.warnings, *times.warnings, *usage.warnings, *block_warnings],
         versions=collect_versions(run),
         program=run.program,
         code_fingerprint=run.code_sha256,

@@ -54,7 +54,7 @@ from polybench.schema.measurements import AllocationProfile, PeakMeasurement
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
-from polybench.schema.resources import Allocations, BlockCounters, Memory
+from polybench.schema.resources import Allocations, BlockCounters, Memory, MemoryInUse
 from polybench.schema.result import Program, Startup, Status, Training
 
 
@@ -91,6 +91,8 @@ class MeasuredConfiguration:
     best_blocks: list[list[BlockTimed]] = field(default_factory=list)
     operations: list[list[list[OperationTime]]] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
+    memory_in_use: list[list[MemoryInUse]] = field(default_factory=list)
+    """Readings of each process run."""
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
     native_failure: str | None = None
@@ -171,12 +173,12 @@ class MeasuredConfiguration:
 
     def start_process_run(self) -> None:
         """Start a process run, in which nothing is measured yet."""
-        for measured in (self.blocks, self.best_blocks, self.operations):
+        for measured in (self.blocks, self.best_blocks, self.operations, self.memory_in_use):
             measured.append([])
 
     def drop_process_runs(self, first: int) -> None:
         """Leave out what this process run, and those after it, have measured."""
-        for measured in (self.blocks, self.best_blocks, self.operations, self.startups):
+        for measured in (self.blocks, self.best_blocks, self.operations, self.memory_in_use, self.startups):
             del measured[first:]
 
     @singledispatchmethod
@@ -230,6 +232,8 @@ class MeasuredConfiguration:
     @apply.register
     def _(self, event: MemoryMeasured) -> None:
         self.memory = event.memory or self.memory
+        if event.in_use is not None:
+            self.memory_in_use[-1].append(event.in_use)
         if event.gpu_bytes_freed is not None:
             self.gpu_bytes_freed = max(self.gpu_bytes_freed or 0, event.gpu_bytes_freed)
 

@@ -315,12 +315,15 @@ class ProcessRuns:
     def _calibrate(self, workers: Workers, budget: RoundBudget) -> TimingBlocks | None:
         """Run one block per configuration, to warm it up and to choose the blocks; None if all have failed."""
         steps_in_epoch, seconds = self._session.files.steps_in_epoch, []
-        request = calls.measure_block(min(CALIBRATION_STEPS, steps_in_epoch))
+        request = calls.calibrate(min(CALIBRATION_STEPS, steps_in_epoch))
         cost = sum(operation.relative_cost for operation in self._operations)
-        for name, (_, worker) in list(workers.items()):
+        for name, (run, worker) in list(workers.items()):
             self._session.phase_timer.block_of(name, "warming up")
             with record_failure(workers, name):
-                seconds.append(cost * min(worker.request(request, self._study.timeout).step_seconds))
+                calibrated = worker.request(request, self._study.timeout)
+                seconds.append(cost * min(calibrated.step_seconds))
+                if calibrated.memory_in_use is not None:
+                    run.record(MemoryMeasured(configuration=name, in_use=calibrated.memory_in_use))
         return budget.calibrate(seconds, steps_in_epoch) if seconds else None
 
     def _measure_round(self, workers: Workers, budget: RoundBudget, number: int, done: int) -> None:

@@ -39,7 +39,11 @@ _FORMATS: dict[str | None, Callable[[Any], str]] = {
 }
 """Format of a value by its unit; a plain number otherwise."""
 
-_FORMATS_WITH_INTERVAL = {"s": units.format_seconds_with_margin, "": units.format_with_ci}
+_FORMATS_WITH_INTERVAL = {
+    "s": units.format_seconds_with_margin,
+    "B": units.format_bytes_with_ci,
+    "": units.format_with_ci,
+}
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -556,6 +560,14 @@ _METRICS = (
         ),
         Metric("device_peak_memory", "B", "memory.device_peak_bytes", "reported by the engine"),
         Metric("device_memory_nvml", "B", "memory.device_nvml_bytes", title="device memory (NVML)"),
+        Metric(
+            "memory_growth",
+            "B",
+            "memory.growth_bytes_per_step",
+            "memory in use that each training step adds",
+            title="memory growth per step",
+            ci95="memory.growth_ci95",
+        ),
     ),
     *_group(
         "utilization",

@@ -102,6 +102,26 @@ class Memory(msgspec.Struct, frozen=True):
     """Device memory according to the driver, including the context and the allocator's cache."""
     device_nvml_source: str | None = None
     """Method that measured `device_nvml_bytes`."""
+    growth_bytes_per_step: Number | None = None
+    """What each step adds to the memory in use: the mean over processes."""
+    growth_ci95: tuple[Number, Number] | None = None
+    """Its interval over processes; null for one process."""
+
+
+class MemoryInUse(msgspec.Struct, frozen=True):
+    """Memory that a process has allocated and not freed, read a few times between training steps.
+
+    Unlike resident memory, it does not contain what allocators retain, nor garbage: a collection precedes each reading.
+    """
+
+    steps: list[NaturalInt]
+    """Steps before each reading, from the first one on."""
+    bytes: list[NaturalInt]
+    """From malloc and from the engine's allocator on its GPU."""
+
+    def __post_init__(self) -> None:
+        if len(self.steps) != len(self.bytes) or sorted(set(self.steps)) != self.steps:
+            raise ValueError("memory in use has other steps than bytes, or steps that do not increase")
 
 
 class Utilization(msgspec.Struct, frozen=True):

@@ -59,6 +59,12 @@ def format_bytes(value: float) -> str:
     return _scaled(value, _BYTES)
 
 
+def format_bytes_with_ci(value: float, interval: tuple[float, float] | None) -> str:
+    """102_400 and (101_000, 103_800) -> "100 KiB (98.6 KiB to 101 KiB)"; only the bytes without an interval."""
+    bounds = " to ".join(map(format_bytes, interval)) if interval else ""
+    return format_bytes(value) + (f" ({bounds})" if bounds else "")
+
+
 def format_count(value: float) -> str:
     """9870.2 -> "9,870"; integers keep all of their digits."""
     return f"{value:,}" if isinstance(value, int) else format_number(value)

@@ -25,6 +25,7 @@ from polybench.protocol.calls import (
     AllocationsCounted,
     Answer,
     BlockMeasured,
+    Calibrated,
     Evaluated,
     Loaded,
     NotAvailable,
@@ -52,7 +53,7 @@ from polybench.worker.layers import (
     write_layer_tensors,
 )
 from polybench.worker.numpy_peak import time_numpy
-from polybench.worker.timing_loop import measure_block, require_finite
+from polybench.worker.timing_loop import calibrate, measure_block, require_finite
 
 EVALUATION_BATCH_SIZE = 500
 """Test images per batch. It divides CIFAR-10's 10,000; for other data sets the last batch is smaller."""
@@ -184,6 +185,9 @@ class Worker:
         """Raise ConfigurationFailed if the framework has silently turned off what is measured."""
         if reason := self.engine.inactive_variant():
             raise ConfigurationFailed(reason)
+
+    def calibrate(self, steps: int) -> Calibrated:
+        return calibrate(self.engine, steps)
 
     def measure_block(self, steps: int, injected_delay: float) -> BlockMeasured:
         block = measure_block(self.engine, steps, injected_delay)

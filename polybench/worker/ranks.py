@@ -26,13 +26,14 @@ from polybench.protocol.calls import (
     AllocationsCounted,
     Answer,
     BlockMeasured,
+    Calibrated,
     NotAvailable,
     Reply,
     Request,
     RequestFailed,
 )
 from polybench.protocol.process import WorkerProcess
-from polybench.schema.resources import Allocations, NativeAllocation
+from polybench.schema.resources import Allocations, MemoryInUse, NativeAllocation
 from polybench.worker.handler import Worker
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -140,6 +141,8 @@ def combine_answers(ranks: Sequence[Any]) -> Any:
     match ranks[0]:
         case BlockMeasured():
             return msgspec.structs.replace(ranks[0], peak_rss_bytes=sum(rank.peak_rss_bytes for rank in ranks))
+        case Calibrated():
+            return msgspec.structs.replace(ranks[0], memory_in_use=_sum_in_use([rank.memory_in_use for rank in ranks]))
         case AllocationsCounted():
             memory = [rank.memory for rank in ranks]
             hosts = [rank.allocations.host for rank in ranks if rank.allocations.host is not None]
@@ -155,6 +158,13 @@ def combine_answers(ranks: Sequence[Any]) -> Any:
             return msgspec.structs.replace(_sum_fields(ranks), by_size=_sum_fields([rank.by_size for rank in ranks]))
         case _:
             return ranks[0]
+
+
+def _sum_in_use(ranks: Sequence[MemoryInUse | None]) -> MemoryInUse | None:
+    known = [one for one in ranks if one is not None]
+    if len(known) < len(ranks):
+        return None
+    return MemoryInUse(known[0].steps, [sum(readings) for readings in zip(*(one.bytes for one in known), strict=True)])
 
 
 def _sum_fields(ranks: Sequence[StructT]) -> StructT:

@@ -13,7 +13,10 @@ import numpy as np
 from polybench.engines.base import Engine
 from polybench.engines.job import GcStats
 from polybench.errors import ConfigurationFailed
+from polybench.machine.memory import malloc_bytes_in_use
+from polybench.protocol.calls import Calibrated
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
+from polybench.schema.resources import MemoryInUse
 
 
 class BlockTimes(NamedTuple):
@@ -30,15 +33,50 @@ class BlockTimes(NamedTuple):
     call_overhead_seconds: float | None
 
 
+STEPS_BETWEEN_READINGS = 5
+"""Steps between two readings of the memory in use."""
+
+
+def calibrate(engine: Engine, steps: int) -> Calibrated:
+    """Run the steps of a timing block before the first round, and read the memory in use every few steps.
+
+    Collecting garbage for these readings would change the times of a timing block, which these steps do not belong to.
+    """
+    _start_block(engine)
+    call_overheads: list[float] = []
+    step_times: list[float] = []
+    trained, in_use = [0], [bytes_in_use(engine)]
+    while trained[-1] < steps:
+        n = min(STEPS_BETWEEN_READINGS, steps - trained[-1])
+        first = WARMUP_STEPS_PER_BLOCK + trained[-1]
+        if engine.timing_resolution == "block":
+            step_times += n * [_timed_call(engine, first, n, call_overheads) / n]
+        else:
+            step_times += [_timed_call(engine, first + step, 1, call_overheads) for step in range(n)]
+        trained.append(trained[-1] + n)
+        in_use.append(bytes_in_use(engine))
+    require_finite(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
+    if engine.timing_resolution == "block":
+        step_times = [statistics.fmean(step_times)]
+    known = [one for one in in_use if one is not None]
+    return Calibrated(step_times, MemoryInUse(trained, known) if len(known) == len(trained) else None)
+
+
+def bytes_in_use(engine: Engine) -> int | None:
+    """Collect garbage, and return the bytes in use on the host and on the engine's GPU; None without a source."""
+    engine.run_gc()
+    gc.collect()
+    on_host, on_device = malloc_bytes_in_use(), engine.device_bytes_in_use()
+    return None if on_host is None else on_host + (on_device or 0)
+
+
 def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> BlockTimes:
     """Reset the model, run two untimed steps, then time the next `steps` steps. All blocks time the same steps.
 
     `injected_delay` is a busy wait added to each step, as a fraction of the median untimed step (for power tests).
     Raises ConfigurationFailed if the loss after the block, or a logit of a forward pass, is not finite.
     """
-    engine.reset()
-    gc.collect()  # collects garbage of the messages before the timed steps
-    warmup_times = [engine.run_steps(step, 1) for step in range(WARMUP_STEPS_PER_BLOCK)]
+    warmup_times = _start_block(engine)
     gc_before, wait_before = engine.gc_stats(), engine.data_wait_seconds()
     call_overheads: list[float] = []
     if engine.timing_resolution == "block":
@@ -58,6 +96,13 @@ def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> Bl
     call_overhead = statistics.median(call_overheads)
     gc_stats = gc_after - gc_before if gc_after and gc_before else None
     return BlockTimes(step_times, gc_stats, data_wait_seconds, call_overhead if call_overhead >= 0 else None)
+
+
+def _start_block(engine: Engine) -> list[float]:
+    """Reset the model and run the untimed steps; return their seconds."""
+    engine.reset()
+    gc.collect()  # collects garbage of the messages before the timed steps
+    return [engine.run_steps(step, 1) for step in range(WARMUP_STEPS_PER_BLOCK)]
 
 
 def _timed_call(engine: Engine, first: int, n: int, call_overheads: list[float]) -> float:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from polybench.machine.memory import read_rss, reset_peak
+from polybench.machine import memory
+from polybench.machine.memory import malloc_bytes_in_use, read_rss, reset_peak
 
 STATUS = """Name:\tpython
 VmPeak:\t  900000 kB
@@ -43,3 +47,50 @@ def test_mapped_files_are_separate_and_the_peak_can_be_reset(tmp_path: Path) -> 
     with (tmp_path / "data").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         sum(mapped[:: mmap.PAGESIZE])
         assert read_rss().file_mapped - before.file_mapped > 0.9 * size
+
+
+SIZE = 10 << 20
+
+
+def in_a_thread(action: Callable[[], object]) -> None:
+    thread = threading.Thread(target=action)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("run", [lambda action: action(), in_a_thread], ids=["main thread", "another thread"])
+@pytest.mark.parametrize("size", [SIZE, 1000], ids=["mapped", "in an arena"])
+def test_malloc_counts_what_is_not_freed_on_every_thread(run: Callable[..., None], size: int) -> None:
+    before = malloc_bytes_in_use()
+    if before is None:
+        pytest.skip("this C library does not count what malloc has in use")
+    blocks: list[bytes] = []
+    run(lambda: blocks.extend(bytes(size) for _ in range(SIZE // size)))
+    during = malloc_bytes_in_use()
+    assert during is not None
+    assert during - before == pytest.approx(SIZE, rel=0.1)
+    blocks.clear()
+    after = malloc_bytes_in_use()
+    assert after is not None
+    assert after - before < 0.02 * SIZE
+
+
+class OtherAllocator:
+    """A C library whose malloc is another one, which its counters do not see."""
+
+    def __init__(self, *missing: str) -> None:
+        self._library, self._missing = ctypes.CDLL(None), missing
+        self.malloc, self.free = (type("", (), {"__call__": lambda *_: 0})() for _ in range(2))
+
+    def __getattr__(self, name: str) -> object:
+        if name in self._missing:
+            raise AttributeError(name)
+        return getattr(self._library, name)
+
+
+@pytest.mark.parametrize("library", [OtherAllocator(), OtherAllocator("mallinfo2")])
+def test_malloc_has_no_count_that_does_not_see_its_blocks(
+    library: OtherAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    assert memory._malloc_reader.__wrapped__() is None

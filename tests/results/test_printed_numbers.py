@@ -164,6 +164,7 @@ COLUMNS = {
     "step_peak_increase": Column("bytes", LARGEST),
     "device_peak_memory": Column("bytes", LARGEST),
     "device_memory_nvml": Column("bytes", LARGEST),
+    "memory_growth": Column("mean over processes of median bytes per step", BESIDE),
     "cpu_utilization": Column("mean", MACHINE),
     "gpu_utilization": Column("mean", MACHINE),
     "power": Column("mean", MACHINE),

@@ -37,7 +37,7 @@ INTERFACE = {
     "allocations": "native host device",
     "gc": "seconds_per_step full_collections",
     "memory": "peak_rss_bytes rss_after_import_bytes rss_anon_bytes rss_file_bytes step_peak_increase_bytes "
-    "device_peak_bytes device_nvml_bytes",
+    "device_peak_bytes device_nvml_bytes growth_bytes_per_step",
     "utilization": "cpu_percent cores_used gpu_percent power clocks temperature throttle_reasons",
     "energy": "joules_per_epoch source",
     "parity": "status steps batch_size float64 timed known_deviations tensors",

@@ -15,10 +15,18 @@ from polybench.engines.job import RANKS
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.cores import usable_cpus
 from polybench.protocol import calls
-from polybench.protocol.calls import AllocationsCounted, Answer, BlockMeasured, Reply, Request, RequestFailed
+from polybench.protocol.calls import (
+    AllocationsCounted,
+    Answer,
+    BlockMeasured,
+    Calibrated,
+    Reply,
+    Request,
+    RequestFailed,
+)
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
-from polybench.schema.resources import Allocation, Allocations, Memory, NativeAllocation, SizeClasses
+from polybench.schema.resources import Allocation, Allocations, Memory, MemoryInUse, NativeAllocation, SizeClasses
 from polybench.worker.handler import Worker
 from polybench.worker.ranks import RankCoordinator, combine_answers
 from tests import small_datasets
@@ -159,6 +167,12 @@ def test_rank_0_alone_saves_a_training(sent: Request[Any], alone: bool, monkeypa
 def test_times_are_those_of_rank_0_and_memory_is_summed() -> None:
     combined = combine_answers([BlockMeasured([0.1, 0.2], 1, 100), BlockMeasured([9.0, 9.0], 1, 50)])
     assert combined == BlockMeasured([0.1, 0.2], 1, 150)
+
+
+def test_the_memory_in_use_is_that_of_all_ranks_or_unknown() -> None:
+    first, second = (Calibrated([time], MemoryInUse([0, 5], [size, 2 * size])) for time, size in ((0.1, 100), (9.0, 7)))
+    assert combine_answers([first, second]) == Calibrated([0.1], MemoryInUse([0, 5], [107, 214]))
+    assert combine_answers([first, Calibrated([9.0])]) == Calibrated([0.1])
 
 
 def counted(peak: int, anonymous: int, file_mapped: int, count: int, size: int) -> AllocationsCounted:

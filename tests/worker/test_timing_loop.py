@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from itertools import pairwise
 
 import pytest
 
 from polybench.engines.job import GcStats
 from polybench.errors import ConfigurationFailed
-from polybench.worker.timing_loop import measure_block
+from polybench.protocol.calls import Calibrated
+from polybench.schema.resources import MemoryInUse
+from polybench.worker import timing_loop
+from polybench.worker.timing_loop import calibrate, measure_block
 from tests.worker.recorder import Recorder, uncollected_garbage
 
 
@@ -125,3 +129,75 @@ def test_collections_are_those_of_the_timed_steps() -> None:
     assert measure_block(Collecting(), 3).gc_stats == GcStats(1.5, 3)
     later = measure_block(CollectingLater(), 3)
     assert (later.gc_stats, later.data_wait_seconds) == (None, None)
+
+
+def test_the_memory_in_use_is_read_between_the_steps_before_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Recorder()
+    monkeypatch.setattr(timing_loop, "bytes_in_use", lambda engine: 100 * len(engine.calls))
+    found = calibrate(engine, 12)
+    assert engine.calls == ["reset", *(f"run {step}+1" for step in range(14))]
+    assert found == Calibrated([1.0] * 12, MemoryInUse([0, 5, 10, 12], [300, 800, 1300, 1500]))
+
+
+def test_steps_that_are_timed_together_have_one_time_in_a_calibration() -> None:
+    engine = Recorder("block")
+    assert calibrate(engine, 12).step_seconds == [1.0]
+    assert engine.calls[3:] == ["run 2+5", "run 7+5", "run 12+2"]
+
+
+def test_the_memory_in_use_is_unknown_if_a_source_lacks_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([100, None, 100])
+    monkeypatch.setattr(timing_loop, "malloc_bytes_in_use", lambda: next(readings))
+    assert calibrate(Recorder(), 10).memory_in_use is None
+
+
+def test_a_calibration_fails_with_a_loss_that_is_not_finite() -> None:
+    engine = Recorder()
+    engine.loss = lambda: math.nan  # type: ignore[method-assign]
+    with pytest.raises(ConfigurationFailed, match="the loss is nan after 22 steps"):
+        calibrate(engine, 20)
+
+
+def test_garbage_is_not_in_use() -> None:
+    collected: list[str] = []
+
+    class Collecting(Recorder):
+        def run_gc(self) -> None:
+            collected.append("own")
+
+    with uncollected_garbage() as garbage:
+        timing_loop.bytes_in_use(Collecting())
+        assert garbage() is None
+    assert collected == ["own"]
+
+
+def test_memory_of_the_gpu_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Recorder()
+    monkeypatch.setattr(timing_loop, "malloc_bytes_in_use", lambda: 100)
+    assert timing_loop.bytes_in_use(engine) == 100
+    engine.device_bytes_in_use = lambda: 7  # type: ignore[method-assign]
+    assert timing_loop.bytes_in_use(engine) == 107
+
+
+LEAK = 100_000
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_each_step_retains_is_in_use_after_it(kept: bool) -> None:
+    """The state is new after each reset, so that only readings within a block show the growth."""
+
+    class Leaking(Recorder):
+        def reset(self) -> None:
+            self.retained: list[bytes] = []
+
+        def run_steps(self, first: int, n: int) -> float:
+            created = [bytes(LEAK) for _ in range(n)]
+            self.retained += created if kept else []
+            return float(n)
+
+    engine = Leaking()
+    for _ in range(2):
+        in_use = calibrate(engine, 20).memory_in_use
+        assert in_use is not None
+        growths = [(after - before) / 5 for before, after in pairwise(in_use.bytes)]
+        assert growths == pytest.approx([LEAK if kept else 0] * 4, abs=2000)

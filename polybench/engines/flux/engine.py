@@ -348,6 +348,10 @@ class FluxEngine(Engine):
         peak = self._polybench.device_peak_bytes(self._trainer)
         return None if peak is None else int(peak)
 
+    def device_bytes_in_use(self) -> int | None:
+        used = self._polybench.device_bytes_in_use(self._trainer)
+        return None if used is None else int(used)
+
     def _run_with_masks(self, step: int) -> float:
         self._set_masks(step)
         return float(self._run_steps(self._trainer, self._batches, step, 1))

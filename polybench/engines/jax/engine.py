@@ -196,6 +196,10 @@ class JaxEngine(Engine):
         stats = self._device.memory_stats()  # None on the CPU
         return stats["peak_bytes_in_use"] if stats else None
 
+    def device_bytes_in_use(self) -> int | None:
+        stats = self._device.memory_stats()
+        return stats["bytes_in_use"] if stats else None
+
     def close(self) -> None:
         self._close_pipeline()
         self._batches = []

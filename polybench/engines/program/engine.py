@@ -155,6 +155,9 @@ class ProgramEngine(ReplayedEngine):
     def count_allocations(self, first: int, n: int) -> Allocations:
         return frameworks.count_allocations(lambda: self.run_steps(first, n), n, self._job.device)
 
+    def device_bytes_in_use(self) -> int | None:
+        return None if self._job.device == "cpu" else frameworks.device_bytes_in_use()
+
     def close(self) -> None:
         self._batches = []
 

@@ -61,6 +61,19 @@ def synchronizer(program: Any) -> Callable[[Any], object]:
     return lambda _: None
 
 
+def device_bytes_in_use() -> int | None:
+    """Return the bytes in use on the first GPU; None if no framework of this process counts them."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.memory_allocated())
+    if (jax := sys.modules.get("jax")) is not None:
+        return (jax.devices()[0].memory_stats() or {}).get("bytes_in_use")
+    tensorflow: Any = sys.modules.get("tensorflow")
+    if tensorflow is not None and tensorflow.config.list_logical_devices("GPU"):
+        return int(tensorflow.config.experimental.get_memory_info("GPU:0")["current"])
+    return None
+
+
 def conventions(job: Job) -> NumericalConventions:
     """Return the conventions of Keras, if the program has imported it; PyTorch and JAX have no deviations."""
     if "keras" not in sys.modules:

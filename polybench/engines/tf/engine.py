@@ -280,6 +280,9 @@ class TensorFlowEngine(Engine):
         # The only visible GPU has index 0.
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._on_gpu else None
 
+    def device_bytes_in_use(self) -> int | None:
+        return int(tf.config.experimental.get_memory_info("GPU:0")["current"]) if self._on_gpu else None
+
     def _synchronize(self) -> None:
         if self._on_gpu:  # on the CPU, steps are synchronous
             tf.test.experimental.sync_devices()

@@ -234,6 +234,9 @@ class TorchEngine(Engine):
     def device_peak_bytes(self) -> int | None:
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
+    def device_bytes_in_use(self) -> int | None:
+        return torch.cuda.memory_allocated(self._device) if self._device.type == "cuda" else None
+
     def startup_detail(self) -> dict[str, float]:
         compiled = "compile" in self._job.variants
         return {"cached_code": 1.0} if compiled and COLD_START not in os.environ else {}

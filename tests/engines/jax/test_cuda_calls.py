@@ -75,12 +75,13 @@ def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: Eng
         real_device = engine._device
         # Statistics as in jaxlib's GPU client, with the signatures of a real device.
         engine._device = create_autospec(jax.Device, instance=True)
-        stats = [{"num_allocs": n, "peak_bytes_in_use": 12_345} for n in (10, 16, 0)]
+        stats = [{"num_allocs": n, "peak_bytes_in_use": 12_345, "bytes_in_use": 123} for n in (10, 16, 0, 0)]
         engine._device.memory_stats.side_effect = stats
         allocations = engine.count_allocations(0, 2)
         assert (allocations.host, allocations.device.count_per_step) == (None, 3.0)
         assert allocations.device.bytes_per_step > 0
         assert engine.device_peak_bytes() == 12_345
+        assert engine.device_bytes_in_use() == 123
         engine._device = real_device
 
 

@@ -71,6 +71,7 @@ def test_all_gpu_calls_exist_in_the_installed_tensorflow(fixture: EngineFixture)
         train(fixture)
         assert fixture.engine.timing_resolution == "block"
         assert fixture.engine.device_peak_bytes() == 12_345
+        assert fixture.engine.device_bytes_in_use() == 1
         assert fixture.engine.probe().devices == ("cpu", "cuda:0", "cuda:1")
     assert len(NAMES) >= 8
     assert {name for name, mock in mocks.items() if mock.called} >= NAMES

@@ -21,7 +21,7 @@ STATS = (
     "allocation.all.allocated", "requested_bytes.all.allocated", "allocated_bytes.all.allocated",
     "reserved_bytes.all.current", "num_device_alloc", "num_alloc_retries",
 )  # fmt: skip
-PEAK = 12_345
+PEAK, IN_USE = 12_345, 6_789
 
 
 class Cuda(NamedTuple):
@@ -57,6 +57,7 @@ def fake_cuda() -> Iterator[Cuda]:
         "device_count": lambda: 2,
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "max_memory_allocated": lambda device=None: PEAK,
+        "memory_allocated": lambda device=None: IN_USE,
         "memory_stats": memory_stats,
     }
     names = (

@@ -14,7 +14,7 @@ from polybench.networks.lenet import LENET
 from polybench.schema.options import Workload
 from tests.engines.device_calls import find_calls, find_calls_in
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.engines.torch.fake_cuda import PEAK, fake_cuda
+from tests.engines.torch.fake_cuda import IN_USE, PEAK, fake_cuda
 
 DEVICE = "cuda:1"
 PROGRAM = emit(Job(LENET, Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 2), DEVICE, "float32", ("cudagraph",)))
@@ -29,6 +29,7 @@ def train(fixture: EngineFixture) -> None:
     engine.run_steps(0, 2)
     assert engine.count_allocations(0, 2).device is not None
     assert engine.device_peak_bytes() == PEAK
+    assert engine.device_bytes_in_use() == IN_USE
     engine.restore_training_state(engine.training_state())
     fixture.build(DEVICE, variants=("cudagraph",))
     engine.run_steps(0, 2)
@@ -42,7 +43,7 @@ def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) ->
     assert len(NAMES) >= 10
     assert cuda.called >= NAMES, NAMES - cuda.called
     assert cuda.mocks["torch.cuda.set_device"].call_args.args == (1,)
-    for name in ("memory_stats", "max_memory_allocated"):
+    for name in ("memory_stats", "max_memory_allocated", "memory_allocated"):
         assert all(call.args[0].index == 1 for call in cuda.mocks[f"torch.cuda.{name}"].call_args_list), name
 
 
