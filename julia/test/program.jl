@@ -147,3 +147,28 @@ end
         @test allequal(losses)
     end
 end
+
+@testset "arrays and layers of Float64" begin
+    names(value, name = "state") = (found = String[]; PolyBench.add_float64!(found, Base.IdSet{Any}(), value, name); found)
+    wide, narrow = zeros(2), zeros(Float32, 2)
+
+    @testset "arrays are named, and numbers are not" begin
+        @test names((; a = wide, b = (narrow, wide), c = 0.1, d = "text")) == ["state.a", "state.b[2]"]
+        @test names(Dict("a" => Any[narrow, wide])) == ["state[\"a\"][2]"]
+        @test names(Chain(Dense(narrow' .* narrow), Dense(wide' .* wide, false))) == ["state[2].weight"]
+        @test names((MersenneTwister(1), Xoshiro(1), Flux.Momentum(0.1, 0.9))) == []
+        @test names(x -> wide .* x) == ["state.wide"]
+        cycle = Any[wide]
+        push!(cycle, cycle)
+        @test names(cycle) == ["state[1]"]
+    end
+
+    @testset "the first layer that promotes its input is named" begin
+        double(x) = 2.0 .* x
+        promoted(model) = PolyBench.first_promoted(model, narrow, "model")
+        @test promoted(Chain(identity, double, double)) == "output of model[2]"
+        @test promoted(Chain(identity, Chain(; first = double, second = identity))) == "output of model[2].first"
+        @test promoted(double) == "output of model"
+        @test promoted(Chain(identity, x -> 2 .* x)) == narrow
+    end
+end

@@ -303,6 +303,10 @@ class Engine(ABC):
         """Bytes in use now in this engine's GPU allocator; None on the CPU, or if unknown."""
         return None
 
+    def float64_tensors(self) -> list[str]:
+        """Return the names of tensors of float64 in a training in float32, as far as this engine sees them."""
+        return []
+
     def startup_detail(self) -> dict[str, float]:
         """Return startup phases in seconds, and `cached_code` (1) if code compiled earlier was reused."""
         return {}

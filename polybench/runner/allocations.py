@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -18,12 +18,22 @@ from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.session import Session
 from polybench.runner.workers import load_request, start_worker
 
+_MAX_NAMED = 5
+"""Tensors that a warning names; more are counted."""
+
 
 def count_after_timing(
     session: Session, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]], block_steps: int
 ) -> None:
-    """Measure in warm workers what would affect step times: allocations, the pipeline alone, the all-reduce."""
+    """Measure in warm workers what would affect step times: allocations, the pipeline alone, the all-reduce.
+
+    Before that, name the tensors of float64, since it may take a forward pass.
+    """
     timeout, counts = session.plan.study.timeout, session.plan.study.metrics
+    for run, worker in workers:
+        with _warn_of_failure(run, "look for tensors of float64"):
+            if names := worker.request(calls.find_float64(), timeout):
+                run.warn(_describe_float64(names))
     for run, worker in workers:
         if counts:
             with _warn_of_failure(run, "measure memory and allocations"):
@@ -120,6 +130,14 @@ def names_of(runs: Iterable[ConfigurationRun]) -> str:
 def _count(session: Session, run: ConfigurationRun, worker: WorkerProcess) -> None:
     native = worker.request(calls.trace_native_allocations(counted_steps(session)), session.plan.study.timeout)
     run.record(AllocationsCounted(configuration=run.configuration.name, native=native))
+
+
+def _describe_float64(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return (
+        f"float64 in a training in float32: {', '.join(names[:_MAX_NAMED])}{more}; it takes twice the memory and, on a"
+        " CPU, about twice the time: convert these tensors, and constants of float64 that promote them"
+    )
 
 
 @contextlib.contextmanager

@@ -186,6 +186,9 @@ class Worker:
         if reason := self.engine.inactive_variant():
             raise ConfigurationFailed(reason)
 
+    def find_float64(self) -> list[str]:
+        return self.engine.float64_tensors() if self._job.dtype == "float32" else []
+
     def calibrate(self, steps: int) -> Calibrated:
         return calibrate(self.engine, steps)
 

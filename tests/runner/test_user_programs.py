@@ -309,6 +309,56 @@ def test_a_leak_is_named_and_garbage_is_not(tmp_path: Path) -> None:
     assert named == {"two.py/cpu", "three.py/cpu"}
 
 
+NARROW = "images.reshape(len(images), -1).astype(DTYPE)"
+TORCH = """
+import torch
+
+def setup(weights):
+    model = torch.nn.Linear(3072, 10)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+def load(images, labels):
+    return torch.from_numpy(images.reshape(len(images), -1)).float(), torch.from_numpy(labels)
+
+def train_step(state, batch):
+    model, optimizer = state
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+def float64_in(folder: Path, *texts: str) -> list[list[str]]:
+    """Return the tensors of float64 that warnings of these programs name."""
+    start = "float64 in a training in float32: "
+    results = measure(folder, *texts, parity=False, cold_starts=0, metrics=False)
+    assert [one.status for one in results] == ["ok"] * len(texts)
+    found = [[text.removeprefix(start).partition(";")[0] for text in one.warnings if start in text] for one in results]
+    return [names[0].split(", ") if names else [] for names in found]
+
+
+def test_float64_in_a_program_in_numpy_is_named(tmp_path: Path) -> None:
+    wide_batch = PROGRAM.replace(NARROW, NARROW.replace(".astype(DTYPE)", "* np.float64(1)"))
+    wide_weight = PROGRAM.replace('state["velocity"][name] = 0.9', 'state["velocity"][name] = np.float64(0.9)')
+    clean, batch, weight = float64_in(tmp_path, PROGRAM, wide_batch, wide_weight)
+    assert clean == []
+    assert "batch[0]" in batch
+    assert {"state['velocity']['dense.weight']", "state['weights']['dense.weight']"} <= {*weight}
+    assert "batch[0]" not in weight
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_float64_in_a_program_in_pytorch_is_named(tmp_path: Path) -> None:
+    wide = TORCH.replace("(3072, 10)", "(3072, 10).double()").replace(".float()", ".double()")
+    promoted = TORCH.replace("model(batch[0])", "model(batch[0]) * torch.ones(10, dtype=torch.float64)")
+    clean, model, loss = float64_in(tmp_path, TORCH, wide, promoted)
+    assert clean == []
+    assert model[:2] == ["state[0].weight", "state[0].bias"]
+    assert loss == ["loss"]
+
+
 OWN = "state = [0]\ndef setup(): return state\ndef load(x, y): return x\ndef train_step(s, b): return b.mean()\n"
 """A program of another network."""
 

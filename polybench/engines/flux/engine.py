@@ -352,6 +352,9 @@ class FluxEngine(Engine):
         used = self._polybench.device_bytes_in_use(self._trainer)
         return None if used is None else int(used)
 
+    def float64_tensors(self) -> list[str]:
+        return [str(name) for name in self._polybench.float64_tensors(self._trainer, self._batches)]
+
     def _run_with_masks(self, step: int) -> float:
         self._set_masks(step)
         return float(self._run_steps(self._trainer, self._batches, step, 1))

@@ -20,6 +20,7 @@ from polybench.engines.jax.operations import layer_operations, step_operations
 from polybench.engines.jax.pipeline import Pipeline
 from polybench.engines.job import EngineInfo, Job
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks
+from polybench.engines.shared.float64 import float64_tensors
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.program import import_program
 from polybench.engines.shared.timed_operations import make_timed_operations
@@ -199,6 +200,9 @@ class JaxEngine(Engine):
     def device_bytes_in_use(self) -> int | None:
         stats = self._device.memory_stats()
         return stats["bytes_in_use"] if stats else None
+
+    def float64_tensors(self) -> list[str]:
+        return float64_tensors(state=self._state, loss=self._loss)
 
     def close(self) -> None:
         self._close_pipeline()

@@ -16,6 +16,7 @@ from polybench.engines.keras.backend import Backend
 from polybench.engines.keras.emitter import emit
 from polybench.engines.shared import keras_state
 from polybench.engines.shared.batches import as_dtype, as_input
+from polybench.engines.shared.float64 import float64_tensors
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.program import import_program
 from polybench.errors import EngineUnavailable
@@ -128,6 +129,9 @@ class KerasEngine(Engine):
 
     def untraced_native_allocations(self) -> str:
         return self._backend.untraced_native_allocations()
+
+    def float64_tensors(self) -> list[str]:
+        return float64_tensors(state=self._state, loss=self._loss)
 
     def close(self) -> None:
         self._batches = []

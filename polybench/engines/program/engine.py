@@ -17,6 +17,7 @@ from polybench.engines.base import Array, PipelineInput, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.program import frameworks
 from polybench.engines.shared.batches import BufferedBatches, as_dtype, prefault
+from polybench.engines.shared.float64 import float64_tensors
 from polybench.engines.shared.replayed import ReplayedEngine
 from polybench.engines.source import read_source
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
@@ -157,6 +158,9 @@ class ProgramEngine(ReplayedEngine):
 
     def device_bytes_in_use(self) -> int | None:
         return None if self._job.device == "cpu" else frameworks.device_bytes_in_use()
+
+    def float64_tensors(self) -> list[str]:
+        return float64_tensors(state=self._state, batch=self._batches[0], loss=self._loss)
 
     def close(self) -> None:
         self._batches = []

@@ -15,6 +15,7 @@ from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, Timed
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.shared import keras_state
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input
+from polybench.engines.shared.float64 import float64_tensors
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.program import import_program
@@ -282,6 +283,9 @@ class TensorFlowEngine(Engine):
 
     def device_bytes_in_use(self) -> int | None:
         return int(tf.config.experimental.get_memory_info("GPU:0")["current"]) if self._on_gpu else None
+
+    def float64_tensors(self) -> list[str]:
+        return float64_tensors(state=self._state, loss=self._loss)
 
     def _synchronize(self) -> None:
         if self._on_gpu:  # on the CPU, steps are synchronous

@@ -16,6 +16,7 @@ from torch.nn.utils import clip_grad_norm_
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import COLD_START, EngineInfo, Job, Rank
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault
+from polybench.engines.shared.float64 import float64_tensors
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.program import import_program
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
@@ -236,6 +237,9 @@ class TorchEngine(Engine):
 
     def device_bytes_in_use(self) -> int | None:
         return torch.cuda.memory_allocated(self._device) if self._device.type == "cuda" else None
+
+    def float64_tensors(self) -> list[str]:
+        return float64_tensors(state=self._state, loss=self._loss)
 
     def startup_detail(self) -> dict[str, float]:
         compiled = "compile" in self._job.variants

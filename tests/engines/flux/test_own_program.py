@@ -56,6 +56,33 @@ def test_programs_in_julia_are_checked_and_fail_alone(tmp_path: Path, monkeypatc
     assert "syntax.jl: " in (syntax.reason or "")
 
 
+FLOAT64 = {
+    "constant": TEXT.replace("Dense(3072 => 10))", "Dense(3072 => 10), x -> 0.5 .* x)"),
+    "wide": TEXT.replace("? f64 : f32)", "? f64 : f64)").replace("convert(Array{DTYPE}, images)", "Float64.(images)"),
+}
+"""Programs that compute in `Float64`: from a layer on, or from their batches on, in their weights."""
+
+
+def test_a_constant_of_float64_in_a_layer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured_julia()
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+    for name, text in FLOAT64.items():
+        (tmp_path / f"{name}.jl").write_text(text)
+    study = Study(
+        engines=tuple(f"{tmp_path}/{name}.jl" for name in FLOAT64),
+        devices=("cpu",), model=MODEL, data="synthetic", batch_size=16, wait_idle=0.0, timeout=300.0,
+        parity=False, metrics=False, processes=1, rounds_per_process=1, steps_per_round=1,
+    )  # fmt: skip
+    results = run_study(study, NullProgress(), store=None).results
+    start = "float64 in a training in float32: "
+    named = [text.removeprefix(start).partition(";")[0] for one in results for text in one.warnings if start in text]
+    velocity = [f"state.optimizer.layers[2].{name}.state" for name in ("weight", "bias")]
+    assert named == [
+        "output of state.model[3]",
+        ", ".join(["state.model[2].weight", "state.model[2].bias", *velocity, "batch[1]"]),
+    ]
+
+
 def test_a_program_in_julia_is_read_without_running_it(tmp_path: Path) -> None:
     (path := tmp_path / "mine.jl").write_text(TEXT)
     source = read_source(path)
