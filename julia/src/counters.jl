@@ -22,6 +22,13 @@ Run a full garbage collection.
 run_gc() = (GC.gc(true); nothing)
 
 """
+    heap_bytes_in_use()
+
+Return the bytes in use now in Julia's heap, with the small objects in its pools; right after `run_gc`, without garbage.
+"""
+heap_bytes_in_use() = Int(Base.gc_live_bytes())
+
+"""
     resource_usage()
 
 Return this process's seconds of CPU time, on all threads, and how many pages the kernel has mapped for it without reading from

@@ -282,6 +282,11 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test later > seconds
         @test collections < more_collections <= collections + 3
         @test (@allocated PolyBench.gc_stats()) < 100  # its result
+        in_use() = (PolyBench.run_gc(); PolyBench.heap_bytes_in_use())
+        before = (in_use(); in_use())
+        kept = [[zeros(50) for _ in 1:1000], [zeros(5000) for _ in 1:10]]  # in pools, from malloc
+        @test in_use() - before ≈ 800_000 rtol = 0.2
+        @test length(kept) == 2
         @test parse(Int, PolyBench.build_info().julia_threads) == Threads.nthreads()
     end
 

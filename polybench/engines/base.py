@@ -299,6 +299,10 @@ class Engine(ABC):
         """Peak bytes in use in this engine's GPU allocator; None on the CPU."""
         return None
 
+    def heap_bytes_in_use(self) -> int | None:
+        """Bytes in use now in the heap of the engine's own language; None if that heap is malloc's."""
+        return None
+
     def device_bytes_in_use(self) -> int | None:
         """Bytes in use now in this engine's GPU allocator; None on the CPU, or if unknown."""
         return None

@@ -117,7 +117,7 @@ class MemoryInUse(msgspec.Struct, frozen=True):
     steps: list[NaturalInt]
     """Steps before each reading, from the first one on."""
     bytes: list[NaturalInt]
-    """From malloc and from the engine's allocator on its GPU."""
+    """From malloc, or in the heap of the engine's own language, and from the engine's allocator on its GPU."""
 
     def __post_init__(self) -> None:
         if len(self.steps) != len(self.bytes) or sorted(set(self.steps)) != self.steps:

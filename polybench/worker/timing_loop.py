@@ -63,10 +63,14 @@ def calibrate(engine: Engine, steps: int) -> Calibrated:
 
 
 def bytes_in_use(engine: Engine) -> int | None:
-    """Collect garbage, and return the bytes in use on the host and on the engine's GPU; None without a source."""
+    """Collect garbage, and return the bytes in use on the host and on the engine's GPU; None without a source.
+
+    A heap of the engine's own replaces malloc, from which it takes large arrays.
+    """
     engine.run_gc()
     gc.collect()
-    on_host, on_device = malloc_bytes_in_use(), engine.device_bytes_in_use()
+    heap, on_device = engine.heap_bytes_in_use(), engine.device_bytes_in_use()
+    on_host = malloc_bytes_in_use() if heap is None else heap
     return None if on_host is None else on_host + (on_device or 0)
 
 

@@ -171,12 +171,14 @@ def test_garbage_is_not_in_use() -> None:
     assert collected == ["own"]
 
 
-def test_memory_of_the_gpu_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_the_gpu_and_of_a_heap_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Recorder()
     monkeypatch.setattr(timing_loop, "malloc_bytes_in_use", lambda: 100)
     assert timing_loop.bytes_in_use(engine) == 100
     engine.device_bytes_in_use = lambda: 7  # type: ignore[method-assign]
     assert timing_loop.bytes_in_use(engine) == 107
+    engine.heap_bytes_in_use = lambda: 30  # type: ignore[method-assign]
+    assert timing_loop.bytes_in_use(engine) == 37
 
 
 LEAK = 100_000

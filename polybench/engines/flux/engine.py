@@ -348,6 +348,9 @@ class FluxEngine(Engine):
         peak = self._polybench.device_peak_bytes(self._trainer)
         return None if peak is None else int(peak)
 
+    def heap_bytes_in_use(self) -> int:
+        return int(self._polybench.heap_bytes_in_use())
+
     def device_bytes_in_use(self) -> int | None:
         used = self._polybench.device_bytes_in_use(self._trainer)
         return None if used is None else int(used)
