@@ -1,25 +1,24 @@
 """
     float64_tensors(trainer, batches)
 
-Return the names of arrays of `Float64` in a program's state and first batch, `state.model[1].weight`. Without any, return the first
-layer of a user's model whose output is of `Float64` although its input is not: a constant of `Float64` promotes it. A training in
-`Float64`, and a trainer without a program, have none.
+Return the names of arrays of `Float64` in a program's state, `state.model[1].weight`, and in the first batch of a user's program.
+Without any, return the first layer of a user's model whose output is of `Float64` although its input is not: a constant of
+`Float64` promotes it. A training in `Float64`, and a trainer without a program, have none.
 """
 float64_tensors(::AbstractTrainer, _) = String[]
 
 function float64_tensors(trainer::ProgramTrainer, batches)
     trainer.loss isa Float64 && return String[]
     (; state) = trainer
-    inputs = arguments(batches[1], trainer.masks)
     found, seen = String[], Base.IdSet{Any}()
     add_float64!(found, seen, state, "state")
-    add_float64!(found, seen, inputs, "batch")
-    isempty(found) || return found
-    # The engine's own programs have passed the check in both types.
-    (trainer.masks === OWN_BATCHES && hasproperty(state, :model)) || return found
-    x = inputs isa Tuple ? first(inputs) : inputs
+    # The engine's own programs have passed the check in both types, and their batches may come from a pipeline.
+    trainer.masks === OWN_BATCHES || return found
+    batch = batches[1].images
+    add_float64!(found, seen, batch, "batch")
+    (isempty(found) && hasproperty(state, :model)) || return found
     promoted = try
-        first_promoted(state.model, x, "state.model")
+        first_promoted(state.model, batch isa Tuple ? first(batch) : batch, "state.model")
     catch error
         @debug "the model takes no batch" error
         nothing

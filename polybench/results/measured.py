@@ -274,7 +274,8 @@ class MeasuredConfiguration:
 
     @apply.register
     def _(self, event: Warned) -> None:
-        self.warnings.append(event.text)
+        if event.text not in self.warnings:  # a process run that was cut off may have warned of the same
+            self.warnings.append(event.text)
 
 
 def _least_affected(attempts: Sequence[BlockTimed]) -> BlockTimed:

@@ -19,6 +19,7 @@ from polybench.log import (
     ProcessEnded,
     ProcessStarted,
     SettingsChosen,
+    Warned,
     WorkerStarted,
 )
 from polybench.planning.plan import Plan, resolve
@@ -100,6 +101,11 @@ def test_rates_and_epochs_are_those_of_the_mean_step() -> None:
     assert result.items_per_second == pytest.approx(BATCH_SIZE / MEAN)
     assert result.epoch_seconds == pytest.approx(STEPS_IN_EPOCH * MEAN)
     assert result.tokens_per_second is None
+
+
+def test_a_warning_that_a_repeated_process_run_has_again_is_shown_once() -> None:
+    again = [Warned(configuration=NAME, text=text) for text in ("slow", "float64", "slow")]
+    assert result_of({}, *again).warnings == ["slow", "float64"]
 
 
 def test_the_default_baseline_is_not_for_teaching_only() -> None:
