@@ -152,7 +152,7 @@ Return the loss of one batch, and its gradients and the weights by name, without
 function loss_and_gradients(trainer::ProgramTrainer, batches::AbstractVector{<:Batch}, step::Int)
     (; program, state) = trainer
     inputs, labels, masks... = arguments(batches[step % length(batches) + 1], trainer.masks)
-    foreach(given -> program.set_masks!(state.model, given), masks)
+    foreach(given -> program.set_masks!(state, given), masks)
     before = program.weights(state)
     loss, gradients = Flux.withgradient(model -> program.compute_loss(model, inputs, labels), state.model)
     for (name, array) in program.tensors(state.model)  # the forward pass has changed running statistics

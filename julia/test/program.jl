@@ -61,10 +61,10 @@ end
 make_optimizer(model) = Flux.setup(Momentum(0.1, 0.9), model)
 load(features, labels) = convert(Array{DTYPE}, features), Flux.onehotbatch(labels, 0:2)
 compute_loss(model, inputs, targets) = Flux.logitcrossentropy(model(inputs), targets)
-set_masks!(model, masks) = (model[3].mask = masks["dropout"]; nothing)
+set_masks!(state, masks) = (state.model[3].mask = masks["dropout"]; nothing)
 
 function train_step!(state, (inputs, targets, masks))
-    set_masks!(state.model, masks)
+    set_masks!(state, masks)
     state.rate = state.step < 1 ? 0.1 : 0.05
     Flux.adjust!(state.optimizer, state.rate)
     loss, gradients = Flux.withgradient(model -> compute_loss(model, inputs, targets), state.model)

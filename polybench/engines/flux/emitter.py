@@ -1,7 +1,6 @@
 """Writes the Flux program that the engine times: a network and its training step, as users of Flux write them.
 
-The network is that of `network_code`. Flux's optimizers have the canonical formulas, but its velocities have the
-learning rate as a factor. This module does not start Julia.
+The network is that of `network_code`, the optimizer that of `optimizer_code`. This module does not start Julia.
 """
 
 from __future__ import annotations
@@ -9,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polybench.engines.flux.julia_text import Call, number, text
-from polybench.engines.flux.main_part import NETWORK, training
+from polybench.engines.flux.main_part import network, training
 from polybench.engines.flux.network_code import NetworkCode
+from polybench.engines.flux.optimizer_code import clip, exceptions, has_exceptions, learning_rate, load, rule, set_rate
 from polybench.engines.flux.validation import validate
 from polybench.engines.job import Job
 from polybench.engines.shared.main_part import MainPart
 from polybench.engines.source import Source
-from polybench.networks.optimizers import ADAM_BETAS, CLIP_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.networks.optimizers import Optimizer
 from polybench.networks.source_text import comment, literal
 
 
@@ -29,16 +29,16 @@ def emit(job: Job, main: MainPart | None = None) -> str:
     """
     validate(job)
     given_masks = job.dropout == "given"
-    network = NetworkCode(job.model.layers, job.model.input_shape, given_masks=given_masks)
-    has_masks = given_masks and network.has_dropout
+    code = NetworkCode(job.model.layers, job.model.input_shape, given_masks=given_masks)
+    has_masks = given_masks and code.has_dropout
     sections = [
         "\n".join(_top(job, main)),
-        network.text(job.model.summary),
-        network.tensors(),
-        *network.masks(),
+        code.text(job.model.summary),
+        code.tensors(),
+        *code.masks(),
         *_setup(job),
         *([] if job.workload.is_forward_pass else _optimizer(job.workload.optimizer)),
-        _load(job),
+        load(job, "Flux.onehotbatch"),
         *(_forward_pass() if job.workload.is_forward_pass else _training_step(job, has_masks=has_masks)),
         _WEIGHTS,
         *([main.text] if main is not None else []),
@@ -53,7 +53,7 @@ def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
 
 def emit_network(job: Job) -> str:
     """Return the program with a main part that makes `model`, with the weights of the .npz file beside it."""
-    return emit(job, NETWORK)
+    return emit(job, network("model = ", ".model"))
 
 
 def _top(job: Job, main: MainPart | None) -> Iterator[str]:
@@ -116,126 +116,17 @@ def _setup(job: Job) -> Iterator[str]:
 def _optimizer(optimizer: Optimizer) -> Iterator[str]:
     """Yield the functions that make the optimizer and change its learning rate."""
     parameters = "model, rate" if optimizer.has_schedule else "model"
-    made = Call("Flux.setup", [_rule(optimizer), "model"])
-    if optimizer.name == "adamw" and optimizer.weight_decay:
-        yield "\n".join([f"function make_optimizer({parameters})", text("    optimizer = ", made), _DECAY])
+    made = Call("Flux.setup", [rule(optimizer), "model"])
+    if has_exceptions(optimizer):
+        lines = [text("    optimizer = ", made), *exceptions("optimizer", "Flux"), "    return optimizer", "end"]
+        yield "\n".join([f"function make_optimizer({parameters})", *lines])
     else:
         yield text(f"make_optimizer({parameters}) = ", made)
     if optimizer.has_schedule:
-        yield "\n".join(_schedule(optimizer))
-        yield "\n".join(_set_rate(optimizer))
+        yield "\n".join(learning_rate(optimizer))
+        yield "\n".join(set_rate(optimizer, "state.optimizer", "Flux"))
     if optimizer.gradient_clip:
-        yield _CLIP.replace("LARGEST", number(optimizer.gradient_clip))
-
-
-def _rule(optimizer: Optimizer) -> str:
-    """Return the expression of the rule, with the variable `rate` if there is a schedule."""
-    rate = "rate" if optimizer.has_schedule else number(optimizer.learning_rate)
-    decay, betas = number(optimizer.weight_decay), optimizer.betas or ADAM_BETAS
-    pair = f"({', '.join(map(number, betas))})"
-    if optimizer.name == "adamw":
-        return f"AdamW({rate}, {pair}, {decay})"
-    match optimizer.name:
-        case "momentum" | "nesterov":
-            rule = f"{optimizer.name.capitalize()}({rate}, {number(optimizer.momentum or 0.0)})"
-        case "adam":
-            rule = f"Adam({rate}{'' if betas == ADAM_BETAS else f', {pair}'})"
-        case "rmsprop":
-            rule = f"RMSProp({rate}, {number(RMSPROP_DECAY)}, {number(RMSPROP_EPSILON)})"
-        case _:
-            rule = f"Descent({rate})"
-    return f"OptimiserChain(WeightDecay({decay}), {rule})" if optimizer.weight_decay else rule
-
-
-_DECAY = """    # Biases, weights of norms and class tokens do not decay.
-    fmap(optimizer; exclude = node -> node isa Optimisers.Leaf) do leaf
-        ndims(first(leaf.state)) > 1 || Flux.adjust!(leaf; lambda = 0.0)
-        return leaf
-    end
-    return optimizer
-end"""
-
-
-def _schedule(optimizer: Optimizer) -> Iterator[str]:
-    """Yield the lines of the learning rate of a step, which is `optimizer.learning_rate_at`."""
-    rate = number(optimizer.learning_rate)
-    yield "function learning_rate(step)"
-    if optimizer.warmup_steps:
-        warmup = optimizer.warmup_steps
-        yield f"    step < {warmup} && return {rate} * (step + 1) / {warmup + 1}"
-    if optimizer.cosine_steps:
-        low, warmup = number(optimizer.min_learning_rate), optimizer.warmup_steps
-        since = f"(step - {warmup})" if warmup else "step"
-        yield f"    progress = min(1.0, {since} / {optimizer.cosine_steps - warmup})"
-        start, span = (f"{low} + ", f"({rate} - {low})") if optimizer.min_learning_rate else ("", rate)
-        yield f"    return {start}0.5 * (1 + cos(pi * progress)) * {span}"
-    else:
-        for before, later in optimizer.lr_schedule:
-            yield f"    step < {before} && return {rate}"
-            rate = number(later)
-        yield f"    return {rate}"
-    yield "end"
-
-
-def _set_rate(optimizer: Optimizer) -> Iterator[str]:
-    """Yield the lines of the function that changes the learning rate."""
-    yield "# Set the learning rate of the next step."
-    yield "function set_rate!(state, rate)"
-    yield "    rate == state.rate && return nothing"
-    yield "    Flux.adjust!(state.optimizer, rate)"
-    if optimizer.momentum is not None:
-        velocity = "last(leaf.state)" if optimizer.weight_decay else "leaf.state"
-        yield "    # Flux's velocity has the rate as a factor."
-        yield "    fmap(state.optimizer; exclude = node -> node isa Optimisers.Leaf) do leaf"
-        yield f"        {velocity} .*= rate / state.rate"
-        yield "        return leaf"
-        yield "    end"
-    yield "    state.rate = rate"
-    yield "    return nothing"
-    yield "end"
-
-
-_CLIP = f"""# Multiply the gradients by one factor, so that the norm of all is at most LARGEST.
-function clip(optimizer, gradient)
-    sums = IdDict()
-    add_gradients!(sums, optimizer, gradient)
-    norm = sqrt(sum(array -> sum(abs2, array), values(sums)))
-    factor = min(1, DTYPE(LARGEST) / (norm + DTYPE({number(CLIP_EPSILON)})))
-    return fmap(one -> one isa AbstractArray ? factor .* one : one, gradient)
-end
-
-# Layers that share an array have one leaf and several gradients, whose sum counts.
-function add_gradients!(sums, leaf::Optimisers.Leaf, gradient)
-    gradient === nothing && return nothing
-    sums[leaf] = haskey(sums, leaf) ? sums[leaf] + gradient : gradient
-    return nothing
-end
-
-function add_gradients!(sums, branch::Union{{Tuple, NamedTuple}}, gradient)
-    gradient === nothing && return nothing
-    foreach(key -> add_gradients!(sums, branch[key], gradient[key]), keys(branch))
-    return nothing
-end
-
-add_gradients!(sums, other, gradient) = nothing"""
-
-
-def _load(job: Job) -> str:
-    model = job.model
-    name = f"{model.input_kind}s"
-    shape = f"({', '.join(['width', 'height', 'channel', 'batch'] if name == 'images' else ['time', 'batch'])})"
-    labels = "(time, batch)" if model.label_shape else "(batch)"
-    inputs = f"convert(Array{{DTYPE}}, {name})"
-    if model.vocabulary_size is not None:
-        described, inputs = f"# Count tokens {shape} from 1", f"Int.({name}) .+ 1"
-    elif name == "images":
-        described = f"# Convert images {shape} in 0..1"
-    else:
-        described = "# Convert sequences (features, time, batch)"
-    return "\n".join([
-        f"{described}, and one-hot encode labels {labels}.",
-        f"load({name}, labels) = {inputs}, Flux.onehotbatch(labels, 0:{model.classes - 1})",
-    ])  # fmt: skip
+        yield clip(optimizer)
 
 
 def _forward_pass() -> Iterator[str]:
@@ -247,7 +138,7 @@ def _training_step(job: Job, *, has_masks: bool) -> Iterator[str]:
     yield "\n".join(_loss(job.model.label_smoothing))
     optimizer = job.workload.optimizer
     parts = f"(inputs, targets{', masks' if has_masks else ''})"
-    before = ["    set_masks!(state.model, masks)"] if has_masks else []
+    before = ["    set_masks!(state, masks)"] if has_masks else []
     if optimizer.has_schedule:
         before.append("    set_rate!(state, learning_rate(state.step))")
     after = ["    state.step += 1"] if optimizer.has_schedule else []

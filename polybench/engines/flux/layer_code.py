@@ -5,7 +5,7 @@ ADD A LAYER: its type in `LayerCode.types` if Flux has none, and its arrays in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,8 +14,8 @@ from polybench.networks import layers as spec
 
 AnyLayer = TypeVar("AnyLayer", bound=spec.Layer)
 
-_NORM_OPTIONS = {"epsilon": ("eps", 1e-5), "momentum": ("momentum", 0.1)}
-"""The constants of norms by field: Flux's name, and the default of the program's function."""
+_NORM_OPTIONS = {"epsilon": 1e-5, "momentum": 0.1}
+"""The constants of norms by field: the default of the program's function."""
 
 _ARRAYS: Mapping[type[spec.Layer], Mapping[str, str]] = {
     spec.BatchNorm: {
@@ -104,21 +104,27 @@ _SEQUENCE = "# A sequence is (features, time, batch)."
 _TO_SEQUENCE = "to_sequence(x) = permutedims(reshape(x, :, size(x, 3), size(x, 4)), (2, 1, 3))"
 _REVERSE_TIME = "reverse_time(x) = reverse(x; dims = 2)"
 _LAST_OUTPUT = "last_output(x) = x[:, end, :]"
-_MEAN_OVER_TIME = "mean_over_time(x) = dropdims(Flux.mean(x; dims = 2); dims = 2)"
 _FIRST_POSITION = "first_position(x) = x[:, 1, :]"
 _BIASED = """# A layer without a bias has `false`.
 biased(name, bias) = bias isa AbstractArray ? ["$name.bias" => bias] : []"""
 
 
 class LayerCode:
-    """The code for layers, those of residual blocks included. With `given_masks`, dropout layers are `GivenDropout`."""
+    """The code for layers, those of residual blocks included. With `given_masks`, dropout layers are `GivenDropout`.
+
+    `engines/flux/lux` has the same with Lux's names.
+    """
+
+    epsilon = "eps"
+    """The option of a norm."""
+    mean_over_time = "mean_over_time(x) = dropdims(Flux.mean(x; dims = 2); dims = 2)"
 
     def __init__(self, layers: Sequence[spec.Layer], *, given_masks: bool = False) -> None:
-        self._layers, self._given_masks = layers, given_masks
+        self.layers, self.given_masks = layers, given_masks
 
     def of(self, kind: type[AnyLayer]) -> list[AnyLayer]:
         """Return the layers of a type."""
-        return [layer for layer in self._layers if isinstance(layer, kind)]
+        return [layer for layer in self.layers if isinstance(layer, kind)]
 
     def is_table(self, layer: spec.Dense) -> bool:
         """Return True if a dense layer uses the table of an embedding or of positions."""
@@ -132,8 +138,8 @@ class LayerCode:
     def norm_options(self, layer: spec.BatchNorm | spec.LayerNorm | spec.GroupNorm) -> list[str]:
         """Return the arguments of a norm in which those of its kind differ and which are not the default."""
         return [
-            f"{name} = {number(getattr(layer, field))}"
-            for field, (name, default) in _NORM_OPTIONS.items()
+            f"{self._option(field)} = {number(getattr(layer, field))}"
+            for field, default in _NORM_OPTIONS.items()
             if getattr(layer, field, default) != default and len(self.values(type(layer), field)) > 1
         ]
 
@@ -142,21 +148,12 @@ class LayerCode:
 
         With `fuses`, a batch norm may have an activation.
         """
-        kinds = {type(layer) for layer in self._layers}
-        if self._given_masks and self.of(spec.Dropout):
-            yield _GIVEN_DROPOUT
-        for kind, code in ((spec.Positions, _POSITIONS), (spec.ClassToken, _CLASS_TOKEN)):
-            yield from [code] if kind in kinds else []
-        if any(self.is_table(layer) for layer in self.of(spec.Dense)):
-            yield _UNEMBEDDING
-        if spec.Attention in kinds:
-            yield self._attention()
-        if not all(layer.count_padding for layer in self.of(spec.AveragePool)):
-            yield _IMAGE_MEAN
+        kinds = {type(layer) for layer in self.layers}
+        yield from self.own_types(kinds)
         writers: Mapping[type[spec.Layer], Callable[[], str]] = {
-            spec.BatchNorm: partial(self._batch_norm, fuses=fuses),
-            spec.LayerNorm: self._layer_norm,
-            spec.GroupNorm: self._group_norm,
+            spec.BatchNorm: partial(self.batch_norm, fuses=fuses),
+            spec.LayerNorm: self.layer_norm,
+            spec.GroupNorm: self.group_norm,
         }
         yield from (write() for kind, write in writers.items() if kind in kinds)
         lstms = self.of(spec.LSTM)
@@ -164,11 +161,40 @@ class LayerCode:
             _TO_SEQUENCE: spec.Patches in kinds,
             _REVERSE_TIME: any(layer.bidirectional for layer in lstms),
             _LAST_OUTPUT: not all(layer.sequence for layer in lstms),
-            _MEAN_OVER_TIME: spec.MeanOverTime in kinds,
+            self.mean_over_time: spec.MeanOverTime in kinds,
             _FIRST_POSITION: spec.FirstPosition in kinds,
         }
         if used := [code for code, is_used in functions.items() if is_used]:
             yield "\n".join([_SEQUENCE, *used])
+
+    def own_types(self, kinds: Collection[type[spec.Layer]]) -> Iterator[str]:
+        """Yield the types of layers that the framework lacks."""
+        if self.given_masks and spec.Dropout in kinds:
+            yield _GIVEN_DROPOUT
+        for kind, code in ((spec.Positions, _POSITIONS), (spec.ClassToken, _CLASS_TOKEN)):
+            yield from [code] if kind in kinds else []
+        if self.has_tables:
+            yield _UNEMBEDDING
+        if spec.Attention in kinds:
+            yield self._attention()
+        if not self.counts_padding:
+            yield _IMAGE_MEAN
+
+    @property
+    def has_tables(self) -> bool:
+        """True if a dense layer uses the table of another layer."""
+        return any(self.is_table(layer) for layer in self.of(spec.Dense))
+
+    @property
+    def counts_padding(self) -> bool:
+        """True if every average has the padding in it."""
+        return all(layer.count_padding for layer in self.of(spec.AveragePool))
+
+    @property
+    def mixes_biases(self) -> bool:
+        """True if some layers of a type with arrays have a bias, and others have none."""
+        groups = ({spec.Conv, spec.Patches}, {spec.Dense}, {spec.LayerNorm})
+        return any(len({one for kind in group for one in self.values(kind, "bias")}) > 1 for group in groups)
 
     def _attention(self) -> str:
         causal, bias = self.values(spec.Attention, "causal"), self.values(spec.Attention, "bias")
@@ -182,16 +208,18 @@ class LayerCode:
         )
         return made + _SELF_ATTENTION[tuple(sorted(causal))]
 
-    def _batch_norm(self, *, fuses: bool) -> str:
-        epsilon, first = self._constant(spec.BatchNorm, "epsilon")
-        momentum, second = self._constant(spec.BatchNorm, "momentum")
+    def batch_norm(self, *, fuses: bool) -> str:
+        """Return the function that makes batch norms."""
+        epsilon, first = self.constant(spec.BatchNorm, "epsilon")
+        momentum, second = self.constant(spec.BatchNorm, "momentum")
         parameters = Call("batch_norm", ["channels", *(["activation = identity"] if fuses else [])])
         arguments = ["channels", *(["activation"] if fuses else [])]
         made = Call("BatchNorm", arguments, [f"eps = DTYPE({epsilon})", f"momentum = DTYPE({momentum})"])
         return text(f"{parameters._replace(options=[*first, *second])} = ", made)
 
-    def _layer_norm(self) -> str:
-        epsilon, options = self._constant(spec.LayerNorm, "epsilon")
+    def layer_norm(self) -> str:
+        """Return the function that makes layer norms."""
+        epsilon, options = self.constant(spec.LayerNorm, "epsilon")
         epsilon, bias = f"DTYPE(sqrt({epsilon}))", self.values(spec.LayerNorm, "bias")
         made = Call("LayerNorm", ["features"], [f"eps = {epsilon}"])
         if False in bias:
@@ -201,15 +229,16 @@ class LayerCode:
         function = text(f"{Call('layer_norm', ['features'], options)} = ", made)
         return f"# Flux adds the square of its epsilon to the variance.\n{function}"
 
-    def _group_norm(self) -> str:
-        epsilon, options = self._constant(spec.GroupNorm, "epsilon")
+    def group_norm(self) -> str:
+        """Return the function that makes group norms."""
+        epsilon, options = self.constant(spec.GroupNorm, "epsilon")
         made = Call("GroupNorm", ["channels", "groups"], [f"eps = DTYPE({epsilon})", "momentum = DTYPE(0.1)"])
         function = text(f"{Call('group_norm', ['channels', 'groups'], options)} = ", made)
         return f"# The momentum has no effect, but needs the type of the epsilon.\n{function}"
 
     def arrays(self) -> Iterator[str]:
         """Yield the methods that return the arrays of a layer, and what they need."""
-        kinds = {type(layer) for layer in self._layers if getattr(layer, "tied", None) is None}
+        kinds = {type(layer) for layer in self.layers if getattr(layer, "tied", None) is None}
         if kinds & {spec.Conv, spec.Patches}:
             biases = self.values(spec.Conv, "bias") | self.values(spec.Patches, "bias")
             yield _method("Conv", {"weight": "kernel(layer.weight)"}, biases)
@@ -225,25 +254,35 @@ class LayerCode:
         if lstms := self.of(spec.LSTM):
             yield _lstm_arrays(any(layer.bidirectional for layer in lstms))
         if spec.Attention in kinds:
-            yield _attention_arrays(self.values(spec.Attention, "bias"))
-        biased = ({spec.Conv, spec.Patches}, {spec.Dense}, {spec.LayerNorm})
-        if any(len({one for kind in group for one in self.values(kind, "bias")}) > 1 for group in biased):
+            parts = "(inner.q_proj, inner.k_proj, inner.v_proj, inner.out_proj)"
+            has_none = "inner.q_proj.bias === false && return weights"
+            biases, inner = self.values(spec.Attention, "bias"), ["    inner = layer.attention"]
+            yield attention_arrays("named(name, layer::SelfAttention)", inner, (parts, has_none), biases)
+        if self.mixes_biases:
             yield _BIASED
 
-    def _constant(self, kind: type[spec.Layer], field: str) -> tuple[str, list[str]]:
+    def _option(self, field: str) -> str:
+        return self.epsilon if field == "epsilon" else field
+
+    def constant(self, kind: type[spec.Layer], field: str) -> tuple[str, list[str]]:
         """Return the expression of a norm's constant in its function, and the parameter if norms differ in it."""
-        name, default = _NORM_OPTIONS[field]
+        name, default = self._option(field), _NORM_OPTIONS[field]
         values = self.values(kind, field)
         return (name, [f"{name} = {number(default)}"]) if len(values) > 1 else (number(*values), [])
 
 
 def _method(layer: str, arrays: Mapping[str, str], biases: set[bool], bias: str = "layer.bias") -> str:
     """Return the method that names the arrays of a layer, with a bias if layers of its type have one."""
+    return named_arrays(f"named(name, layer::{layer})", arrays, biases, (bias, bias))
+
+
+def named_arrays(function: str, arrays: Mapping[str, str], biases: set[bool], bias: tuple[str, str]) -> str:
+    """Return a function that names arrays; `bias` is the one that all layers have, and what `biased` takes."""
     pairs = [f'"$name.{name}" => {array}' for name, array in arrays.items()]
-    start = f"named(name, layer::{layer}) = "
+    start = f"{function} = "
     if len(biases) > 1:
-        return text(start, Call("vcat", [*pairs, f"biased(name, {bias})"]))
-    pairs += [f'"$name.bias" => {bias}'] if True in biases else []
+        return text(start, Call("vcat", [*pairs, f"biased(name, {bias[1]})"]))
+    pairs += [f'"$name.bias" => {bias[0]}'] if True in biases else []
     return "\n".join(vector(start, pairs))
 
 
@@ -255,19 +294,21 @@ def _lstm_arrays(is_bidirectional: bool) -> str:
     return "\n".join(vector('named(name, layer::LSTM, direction = "") = ', pairs))
 
 
-def _attention_arrays(biases: set[bool]) -> str:
+def attention_arrays(function: str, first: Sequence[str], inner: tuple[str, str], biases: set[bool]) -> str:
+    """Return a function that names the arrays of attention; `inner` are its projections, and a line without biases."""
+    projections, has_none = inner
     lines = [
-        "function named(name, layer::SelfAttention)",
-        "    inner = layer.attention",
+        f"function {function}",
+        *first,
         "    parts = zip(",
         '        ("query", "key", "value", "output"),',
-        "        (inner.q_proj, inner.k_proj, inner.v_proj, inner.out_proj),",
+        f"        {projections},",
         "    )",
         '    weights = ["$name.$(part)_weight" => transpose(one.weight) for (part, one) in parts]',
     ]
     if biases == {False}:
         return "\n".join([*lines[:-1], lines[-1].replace("weights =", "return"), "end"])
     if len(biases) > 1:
-        lines.append("    inner.q_proj.bias === false && return weights")
+        lines.append(f"    {has_none}")
     lines.append('    biases = ["$name.$(part)_bias" => one.bias for (part, one) in parts]')
     return "\n".join([*lines, "    return vcat(weights, biases)", "end"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.job import Job
@@ -13,29 +13,32 @@ from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 _REVERSED = """# Python's arrays with the axes reversed are the same in memory.
 reversed(array) = permutedims(array, ndims(array):-1:1)"""
 
-NETWORK = MainPart(
-    (),
-    ("using NPZ",),
-    f"""{_REVERSED}
+
+def network(made: str, state: str) -> MainPart:
+    """Return the main part that makes a network with the weights beside the program.
+
+    `made` begins the assignment, and `state` is the path from the program's state to the assigned value.
+    """
+    text = f"""{_REVERSED}
 
 arrays = npzread(first(splitext(@__FILE__)) * ".npz")
-model = setup(Dict(name => reversed(array) for (name, array) in arrays)).model""",
-)
-"""Makes `model`, with the weights beside the program."""
+{made}setup(Dict(name => reversed(array) for (name, array) in arrays)){state}"""
+    return MainPart((), ("using NPZ",), text)
+
 
 _USAGE = """#     julia --threads=THREADS THIS_FILE initial_state.npz FOLDER
 #
 # initial_state.npz has the initial weights and the inputs of each batch; it comes from
 # `polybench export --weights`. FOLDER has the data, as `export --train -o` writes it.
-# Needs the packages Flux and NPZ."""
+# Needs the packages PACKAGES."""
 _CLOCK = (
     "# The end of each phase by the system's monotonic clock, in seconds.",
     'const CLOCK = [("process", time_ns() / 1.0e9)]',
 )
 
 
-def training(job: Job, steps: int, *, clock: bool = False) -> MainPart:
-    """Return the training that polybench times: `steps` steps after the untimed ones.
+def training(job: Job, steps: int, packages: Sequence[str] = ("Flux",), *, clock: bool = False) -> MainPart:
+    """Return the training that polybench times: `steps` steps after the untimed ones, with NPZ and these packages.
 
     With `clock`, the program prints when each phase of its start has ended.
     """
@@ -68,7 +71,8 @@ def training(job: Job, steps: int, *, clock: bool = False) -> MainPart:
         *([line.strip() for line in _tick(clock, "import")]),
         "main(ARGS...)",
     ])  # fmt: skip
-    usage = _USAGE.replace("THREADS", str(julia_threads), 1)
+    *others, last = sorted({*packages, "NPZ"})
+    usage = _USAGE.replace("THREADS", str(julia_threads), 1).replace("PACKAGES", f"{', '.join(others)} and {last}")
     return MainPart((), ("using LinearAlgebra: BLAS", "using NPZ"), text, usage, _CLOCK if clock else ())
 
 

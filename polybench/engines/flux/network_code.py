@@ -30,26 +30,34 @@ _SHARED: Mapping[type[spec.Layer], tuple[str, str]] = {
 """Layers whose weight another layer may use: the variable of one, and the place of its weight."""
 
 
-class _Entry(NamedTuple):
-    """Code of the arrays of a layer or block at a path in its chain: `start`, the path's expression, `end`."""
+_TENSORS = """# The arrays of the network by name, as views in polybench's layout: that of Python, with
+# the axes reversed."""
+
+
+class Entry(NamedTuple):
+    """Code of the arrays of a layer or block at a path in its chain: `start`, the path's expression, `end`.
+
+    `layer` is None for a block.
+    """
 
     path: str
     start: str
     end: str
+    layer: spec.Layer | None = None
 
-    def below(self, path: str) -> _Entry:
+    def below(self, path: str) -> Entry:
         """Return the entry of the same layer, from a chain that has this one's at `path`."""
         return self._replace(path=f"{path}{self.path}")
 
 
-class _Element(NamedTuple):
+class Element(NamedTuple):
     """An element of a chain, and its arrays."""
 
     code: Expression
-    entries: Sequence[_Entry] = ()
+    entries: Sequence[Entry] = ()
 
 
-class _Scope(NamedTuple):
+class Scope(NamedTuple):
     """The function in which a layer is: that of a block's kind, or of the network."""
 
     kind: Kind | None = None
@@ -68,16 +76,31 @@ class _Scope(NamedTuple):
 
 
 class NetworkCode:
-    """The functions of a network. With `given_masks`, dropout layers are `GivenDropout`."""
+    """The functions of a network. With `given_masks`, dropout layers are `GivenDropout`.
+
+    `engines/flux/lux` writes the same chains with Lux's names, and with other code of arrays.
+    """
+
+    framework = "Flux.jl"
+    layer_code = LayerCode
+    flatten, identity, attention = "Flux.flatten", "identity", "SelfAttention"
+    bias = "bias"
+    """The option of layers that may lack a bias."""
+    skipped = ".layers"
+    """The path in a `SkipConnection`."""
+    dropouts = "filter(layer -> layer isa GivenDropout, Flux.modules(state.model))"
+    """The layers of `set_masks!`."""
 
     def __init__(self, layers: Sequence[spec.Layer], shape: spec.Shape, *, given_masks: bool = False) -> None:
         self._given_masks = given_masks
         every = list(spec.walk(layers))
-        self._code = LayerCode(every, given_masks=given_masks)
-        self._tied = {layer.tied for layer in every if isinstance(layer, spec.Dense) and layer.tied}
+        self._code = self.layer_code(every, given_masks=given_masks)
+        tying = [layer for layer in every if isinstance(layer, spec.Dense) and layer.tied]
+        self._tied = {layer.tied for layer in tying}
         self._parts: Sequence[Part] = parts(layers, shape)
-        outside = spec.walk([part for part in self._parts if not isinstance(part, Block | Stage)])
-        if not self._tied <= {layer.name for layer in outside if isinstance(layer, spec.Named)}:
+        outside = list(spec.walk([part for part in self._parts if not isinstance(part, Block | Stage)]))
+        names = {layer.name for layer in outside if isinstance(layer, spec.Named)}
+        if not self._tied | {layer.name for layer in tying} <= names:
             self._parts = layers  # the function of a block has no variable of a layer that others use
         kinds = {block.kind.name: block.kind for part in self._parts for block in blocks_of(part)}
         self._kinds, self._functions = list(kinds.values()), _functions(kinds)
@@ -85,9 +108,9 @@ class NetworkCode:
         self._definitions: list[str] = []
         self._fuses_norm = False  # of a batch norm
         self._elements = {
-            kind.name: self._in_chain(list(self._chain(kind.layers, _Scope(kind)))) for kind in self._kinds
+            kind.name: self._in_chain(list(self._chain(kind.layers, Scope(kind)))) for kind in self._kinds
         }
-        self._network = list(self._chain(self._parts, _Scope()))
+        self._network = list(self._chain(self._parts, Scope()))
 
     @property
     def has_dropout(self) -> bool:
@@ -110,19 +133,18 @@ class NetworkCode:
 
     def tensors(self) -> str:
         """Return the function `tensors`, and those that it calls."""
-        entries = [
-            entry.below(f"[{index}]") for index, element in enumerate(self._network, 1) for entry in element.entries
-        ]
-        sections = [
-            "# The arrays of the network by name, as views in polybench's layout: that of Python, with\n"
-            "# the axes reversed.\n" + _joined("tensors(model) = ", entries, "model")
-        ]
-        for kind in self._kinds:
-            element = self._elements[kind.name]
-            if element.entries:
-                start = f"{self._functions[kind.name]}_tensors(name, block) = "
-                sections.append(_joined(start, element.entries, "block"))
+        sections = [f"{_TENSORS}\n{self.network_tensors(self._below(self._network))}"]
+        arrays = {self._functions[kind.name]: self._elements[kind.name].entries for kind in self._kinds}
+        sections += [self.block_tensors(function, entries) for function, entries in arrays.items() if entries]
         return "\n\n".join([*sections, *self._code.arrays()])
+
+    def network_tensors(self, entries: Sequence[Entry]) -> str:
+        """Return the function `tensors`."""
+        return _joined("tensors(model) = ", entries, "model")
+
+    def block_tensors(self, function: str, entries: Sequence[Entry]) -> str:
+        """Return the function of the arrays of a block that another function makes."""
+        return _joined(f"{function}_tensors(name, block) = ", entries, "block")
 
     def masks(self) -> Iterator[str]:
         """Yield the function `set_masks!`, if masks are given."""
@@ -131,9 +153,9 @@ class NetworkCode:
         names = [literal(layer.name) for layer in self._code.of(spec.Dropout)]
         yield "\n".join([
             "# Set the masks of the next step, by the names of dropout layers.",
-            "function set_masks!(model, masks)",
+            "function set_masks!(state, masks)",
             *vector("    names = ", names),
-            "    layers = filter(layer -> layer isa GivenDropout, Flux.modules(model))",
+            f"    layers = {self.dropouts}",
             "    for (name, layer) in zip(names, layers)",
             "        layer.mask = masks[name]",
             "    end",
@@ -141,15 +163,32 @@ class NetworkCode:
             "end",
         ])  # fmt: skip
 
-    def _is_shared(self, layer: spec.Layer) -> bool:
+    def step(self, index: int) -> str:
+        """Return the path from a chain to its element of this number."""
+        return f"[{index}]"
+
+    def entry(self, layer: spec.Layer, name: str) -> Entry:
+        """Return the arrays of a layer, whose name is this expression."""
+        return Entry("", f"named({name}, ", ")", layer)
+
+    def alone(self, element: Element) -> Element:
+        """Return an element that is in no chain."""
+        return element
+
+    def is_shared(self, layer: spec.Layer) -> bool:
+        """Return True if a layer is a variable, whose weight another one uses."""
         return isinstance(layer, spec.Named) and layer.name in self._tied
+
+    def _below(self, elements: Sequence[Element]) -> list[Entry]:
+        """Return the entries of the elements, from their chain."""
+        return [one.below(self.step(index)) for index, element in enumerate(elements, 1) for one in element.entries]
 
     def _fuses(self, layer: Part | None) -> bool:
         """Return True if the activation after a layer becomes its own."""
         is_table = isinstance(layer, spec.Dense) and self._code.is_table(layer)
         return isinstance(layer, spec.Conv | spec.Dense | spec.BatchNorm) and not is_table
 
-    def _chain(self, layers: Sequence[Part], scope: _Scope) -> Iterator[_Element]:
+    def _chain(self, layers: Sequence[Part], scope: Scope) -> Iterator[Element]:
         """Yield the elements of a chain of these layers."""
         for before, layer, after in zip([None, *layers], layers, [*layers[1:], None], strict=False):
             if _activation(layer) and self._fuses(before):
@@ -159,23 +198,22 @@ class NetworkCode:
                 yield self._stage(layer)
             elif isinstance(layer, Block):
                 yield self._block(layer)
-            elif self._is_shared(layer):
+            elif self.is_shared(layer):
                 yield self._shared(layer, activation, scope)
             else:
-                yield from self._layer(layer, activation, scope)
+                yield from self.layer(layer, activation, scope)
 
-    def _in_chain(self, elements: Sequence[_Element]) -> _Element:
+    def _in_chain(self, elements: Sequence[Element]) -> Element:
         """Return a chain as one element; that of a single element is the element itself."""
         if len(elements) == 1:
-            return elements[0]
+            return self.alone(elements[0])
         if not elements:
-            return _Element("identity")
-        entries = [one.below(f"[{index}]") for index, element in enumerate(elements, 1) for one in element.entries]
-        return _Element(Call("Chain", [element.code for element in elements]), entries)
+            return Element(self.identity)
+        return Element(Call("Chain", [element.code for element in elements]), self._below(elements))
 
-    def _shared(self, layer: spec.Layer, activation: str, scope: _Scope) -> _Element:
+    def _shared(self, layer: spec.Layer, activation: str, scope: Scope) -> Element:
         """Return the variable of a layer whose weight another one uses; the layer becomes a definition."""
-        element = self._in_chain(list(self._layer(layer, activation, scope)))
+        element = self._in_chain(list(self.layer(layer, activation, scope)))
         kind, place = _SHARED[type(layer)]
         taken = sum(one.partition(" = ")[0].strip().startswith(kind) for one in self._definitions)
         variable = f"{kind}{taken + 1 if taken else ''}"
@@ -184,14 +222,14 @@ class NetworkCode:
         self._variables[layer.name] = f"{variable}{element.entries[0].path}.{place}"
         return element._replace(code=variable)
 
-    def _block(self, block: Block, name: str = "") -> _Element:
+    def _block(self, block: Block, name: str = "") -> Element:
         """Return the call of a block's function."""
         function, entries = self._functions[block.kind.name], self._elements[block.kind.name].entries
         code = f"{function}({_arguments(block)})"
         name = name or literal(block.prefix)
-        return _Element(code, [_Entry("", f"{function}_tensors({name}, ", ")")] if entries else [])
+        return Element(code, [Entry("", f"{function}_tensors({name}, ", ")")] if entries else [])
 
-    def _stage(self, stage: Stage) -> _Element:
+    def _stage(self, stage: Stage) -> Element:
         """Return the chain of consecutive blocks, of which equal ones are made by a comprehension."""
         codes: list[str] = []
         for code, equal in groupby(str(self._block(block).code) for block in stage.blocks):
@@ -203,19 +241,19 @@ class NetworkCode:
             blocks = list(alike)
             first = stage.first + index - 1
             if len(blocks) == 1:
-                entries += [entry.below(f"[{index}]") for entry in self._block(blocks[0]).entries]
+                entries += [entry.below(self.step(index)) for entry in self._block(blocks[0]).entries]
             else:
                 offset = 1 - stage.first
                 place = f"n {'+' if offset > 0 else '-'} {abs(offset)}" if offset else "n"
-                for _, start, end in self._block(blocks[0], f'"{series}$n"').entries:
-                    last = f"[{place}]{end} for n in {first}:{first + len(blocks) - 1}]..."
-                    entries.append(_Entry("", f"[{start}", last))
+                for one in self._block(blocks[0], f'"{series}$n"').entries:
+                    last = f"{one.end} for n in {first}:{first + len(blocks) - 1}]..."
+                    entries.append(Entry(f"[{place}]", f"[{one.start}", last))
             index += len(blocks)
-        return _Element(Call("Chain", codes), entries)
+        return Element(Call("Chain", codes), entries)
 
-    def _layer(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of layer
-        self, layer: spec.Layer, activation: str, scope: _Scope
-    ) -> Sequence[_Element]:
+    def layer(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of layer
+        self, layer: spec.Layer, activation: str, scope: Scope
+    ) -> Sequence[Element]:
         """Return the elements of a chain for a layer."""
 
         def field(name: str) -> str:
@@ -223,15 +261,15 @@ class NetworkCode:
 
         def options(**defaults: object) -> list[str]:
             found = {name: field(name) for name in defaults}
-            different = {name: one for name, one in found.items() if one != str(defaults[name]).lower()}
+            changed = {name: one for name, one in found.items() if one != str(defaults[name]).lower()}
+            different = {self.bias if name == "bias" else name: one for name, one in changed.items()}
             return [name if one == name else f"{name} = {one}" for name, one in different.items()]
 
-        def made(function: str, *arguments: str, options: Sequence[str] = ()) -> list[_Element]:
+        def made(function: str, *arguments: str, options: Sequence[str] = ()) -> list[Element]:
             given = [*arguments, *([activation] if activation else [])]
             self._fuses_norm |= bool(activation) and function == "batch_norm"
             name = scope.text(layer.name) if isinstance(layer, spec.Named) else ""
-            entries = [_Entry("", f"named({name}, ", ")")] if name else []
-            return [_Element(Call(function, given, options), entries)]
+            return [Element(Call(function, given, options), [self.entry(layer, name)] if name else [])]
 
         match layer:
             case spec.Conv():
@@ -242,11 +280,11 @@ class NetworkCode:
             case spec.Patches():
                 sizes = f"({layer.size}, {layer.size})", f"{field('inputs')} => {field('outputs')}"
                 settings = [f"stride = {layer.size}", *options(bias=True)]
-                return [*made("Conv", *sizes, options=settings), _Element("to_sequence")]
+                return [*made("Conv", *sizes, options=settings), Element("to_sequence")]
             case spec.Dense(tied=str() as tied):
                 table, end = self._code.is_table(layer), [activation] if activation else []
                 weight = self._variables[tied]
-                return [_Element(Call("Unembedding", [weight]) if table else Call("Dense", [weight, "false", *end]))]
+                return [Element(Call("Unembedding", [weight]) if table else Call("Dense", [weight, "false", *end]))]
             case spec.Dense():
                 return made("Dense", f"{field('inputs')} => {field('outputs')}", options=options(bias=True))
             case spec.BatchNorm():
@@ -257,19 +295,19 @@ class NetworkCode:
             case spec.GroupNorm():
                 return made("group_norm", field("channels"), field("groups"), options=self._code.norm_options(layer))
             case spec.Dropout():
-                return [_Element("GivenDropout()" if self._given_masks else f"Dropout({field('rate')})")]
+                return [Element("GivenDropout()" if self._given_masks else f"Dropout({field('rate')})")]
             case spec.MaxPool() | spec.AveragePool():
                 return self._pool(layer)
             case spec.GlobalAveragePool():
-                return [_Element("GlobalMeanPool()"), _Element("Flux.flatten")]
+                return [Element("GlobalMeanPool()"), Element(self.flatten)]
             case spec.ReLU() | spec.ReLU6() | spec.SiLU() | spec.GELU():
-                return [_Element(f"x -> {_activation(layer)}.(x)")]
+                return [Element(f"x -> {_activation(layer)}.(x)")]
             case spec.Flatten():
-                return [_Element("Flux.flatten")]
+                return [Element(self.flatten)]
             case spec.MeanOverTime():
-                return [_Element("mean_over_time")]
+                return [Element("mean_over_time")]
             case spec.FirstPosition():
-                return [_Element("first_position")]
+                return [Element("first_position")]
             case spec.Embedding():
                 return made("Embedding", f"{field('vocabulary')} => {field('features')}")
             case spec.Positions():
@@ -277,52 +315,51 @@ class NetworkCode:
             case spec.ClassToken():
                 return made("ClassToken", f"Flux.zeros32({field('features')})")
             case spec.Attention():
-                several = [name for name in ("causal", "bias") if len(self._code.values(spec.Attention, name)) > 1]
+                names = {"causal": "causal", "bias": self.bias}
+                several = [name for key, name in names.items() if len(self._code.values(spec.Attention, key)) > 1]
                 settings = [one for one in options(causal=False, bias=True) if one.partition(" ")[0] in several]
-                return made("SelfAttention", field("features"), field("heads"), options=settings)
+                return made(self.attention, field("features"), field("heads"), options=settings)
             case spec.Residual():
                 return [self._residual(layer, scope)]
             case spec.LSTM():
                 return self._lstm(layer, made("LSTM", f"{field('inputs')} => {field('units')}")[0])
             case _:
-                raise unsupported_layer("Flux.jl", layer)
+                raise unsupported_layer(self.framework, layer)
 
-    def _pool(self, layer: spec.MaxPool | spec.AveragePool) -> Sequence[_Element]:
+    def _pool(self, layer: spec.MaxPool | spec.AveragePool) -> Sequence[Element]:
         kind = "MaxPool" if isinstance(layer, spec.MaxPool) else "MeanPool"
         stride = [] if layer.stride == layer.size else [f"stride = {layer.stride}"]
         padding = _pad(layer.pads) if layer.pads.symmetric else []
         pool = Call(kind, [f"({layer.size}, {layer.size})"], [*stride, *padding])
-        elements = [_Element(pool)]
+        elements = [Element(pool)]
         if layer.pads.symmetric is None:
             outside = "DTYPE(-Inf)" if isinstance(layer, spec.MaxPool) else "DTYPE(0)"
-            elements.insert(0, _Element(f"x -> pad_constant(x, {layer.pads.width_first}, {outside}; dims = (1, 2))"))
+            elements.insert(0, Element(f"x -> pad_constant(x, {layer.pads.width_first}, {outside}; dims = (1, 2))"))
         if getattr(layer, "count_padding", True):
             return elements
-        return [_Element(Call("ImageMean", [self._in_chain(elements).code]))]
+        return [Element(Call("ImageMean", [self._in_chain(elements).code]))]
 
-    def _lstm(self, layer: spec.LSTM, lstm: _Element) -> Sequence[_Element]:
+    def _lstm(self, layer: spec.LSTM, lstm: Element) -> Sequence[Element]:
         """Return the elements of one LSTM, or of the two that read in both directions."""
         if not layer.bidirectional:
-            return [lstm] if layer.sequence else [lstm, _Element("last_output")]
+            return [lstm] if layer.sequence else [lstm, Element("last_output")]
         (entry,) = lstm.entries
         other = lstm._replace(entries=[entry._replace(end=f', "{REVERSE}")')])
-        end = [] if layer.sequence else [_Element("last_output")]
+        end = [] if layer.sequence else [Element("last_output")]
         forward = self._in_chain([lstm, *end])
-        back = [_Element("reverse_time")] if layer.sequence else end
-        backward = self._in_chain([_Element("reverse_time"), other, *back])
-        entries = [one.below(f"[{index}]") for index, way in ((1, forward), (2, backward)) for one in way.entries]
-        return [_Element(Call("Parallel", ["vcat", forward.code, backward.code]), entries)]
+        back = [Element("reverse_time")] if layer.sequence else end
+        backward = self._in_chain([Element("reverse_time"), other, *back])
+        return [Element(Call("Parallel", ["vcat", forward.code, backward.code]), self._below([forward, backward]))]
 
-    def _residual(self, layer: spec.Residual, scope: _Scope) -> _Element:
+    def _residual(self, layer: spec.Residual, scope: Scope) -> Element:
         body = self._in_chain(list(self._chain(layer.body, scope)))
         if not layer.shortcut:
-            return _Element(Call("SkipConnection", [body.code, "+"]), [one.below(".layers") for one in body.entries])
+            return Element(Call("SkipConnection", [body.code, "+"]), [one.below(self.skipped) for one in body.entries])
         shortcut = self._in_chain(list(self._chain(layer.shortcut, scope)))
-        entries = [one.below(f"[{index}]") for index, way in ((1, body), (2, shortcut)) for one in way.entries]
-        return _Element(Call("Parallel", ["+", body.code, shortcut.code]), entries)
+        return Element(Call("Parallel", ["+", body.code, shortcut.code]), self._below([body, shortcut]))
 
 
-def _joined(start: str, entries: Sequence[_Entry], root: str) -> str:
+def _joined(start: str, entries: Sequence[Entry], root: str) -> str:
     """Return a function of the arrays of all entries, whose paths begin at `root`."""
     calls = [f"{one.start}{root}{one.path}{one.end}" for one in entries]
     if not calls:

@@ -35,7 +35,7 @@ arrays(prefix, pairs) = Dict{String, Any}("$prefix$name" => reversed_axes(Array(
 # The gradient of an array that several layers share is the sum, which `Flux.update!` adds to zeros.
 function gradients(program, model, inputs, targets, masks)
     model = deepcopy(model)
-    isempty(masks) || program.set_masks!(model, masks)
+    isempty(masks) || program.set_masks!((; model), masks)
     _, gradient = Flux.withgradient(one -> program.compute_loss(one, inputs, targets), model)
     sums = fmap(one -> one isa AbstractArray{<:AbstractFloat} ? zero(one) : one, model)
     Flux.update!(Flux.setup(Descent(-1.0), sums), sums, first(gradient))
