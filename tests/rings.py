@@ -14,12 +14,12 @@ import pytest
 
 _JULIA = (
     *(
-        "engines/flux/test_(?!julia_files|emitter)",
+        "engines/flux/(lux/)?test_(?!julia_files|emitter)",
         "engines/test_.*lux",
         "importer/test_flux",
         "trace/test_flux_recorder",
     ),
-    "scripts/.*(like.*flux|the_flux_program|julia_example|julia_parses|plain_lux)",
+    "scripts/.*(like.*(flux|lux)|the_flux_program|julia_example|julia_parses|plain_lux)",
     "cli/test_julia_versions",
 )
 
@@ -49,7 +49,7 @@ class Wide(NamedTuple):
 
 RULES = (
     Wide(
-        "tests/engines/(?!test_parity.py::test_float64_losses)",
+        "tests/engines/(?!flux/|test_parity.py::test_float64_losses)",
         r"lux",
         "flux has the same kernels (NNlib), and lux trains lenet",
     ),
@@ -69,6 +69,7 @@ RULES = (
     Wide("tests/scripts/.*trains_like", "dlframeworks|resnet32", "lenet, written in the same way"),
     Wide("tests/scripts/.*trains_like", r".+\+.+", "the framework without the variant"),
     Wide("tests/scripts/.*trains_like", "keras", "tf has the same program"),
+    Wide("tests/scripts/.*trains_like", "lux", "flux, and engines/flux/lux/test_programs"),
     Wide("tests/scripts/.*(tokens|any_network)_trains_like", "flux|jax|keras", "torch and tf, and lenet"),
     Wide("tests/engines/.*published", ".*", "the networks with every layer"),
     Wide("tests/engines/test_forward_pass", r"(torch|tf)\+.+", "the engine alone; test_parity trains with the variant"),

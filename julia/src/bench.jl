@@ -101,7 +101,7 @@ Train one of polybench's networks (`:lenet`, `:resnet32`, ...; see `model_names(
 Weights, images and batches equal those of `polybench compare` with the same seed, bit for bit. `data` is `"synthetic"` or a
 folder with CIFAR-10's binary files. The defaults of batch size and optimizer are those of the network; an `optimizer` of another
 name, such as `"adam"`, needs a `learning_rate`. `way` is a variant of `polybench engines`, such as `"train"` for `Flux.train!`, or
-`"enzyme"`, `"mooncake"`, `"reactant"` and `"lux"` after you load that package.
+`"enzyme"`, `"mooncake"` and `"reactant"` after you load that package.
 
 BLAS keeps its threads unless you set `blas_threads`; `polybench compare` uses one if Julia has several, because NNlib runs one
 task per Julia thread, and each task calls BLAS. With `malloc = "retain"`, the default of `polybench compare` and of scripts, the

@@ -60,7 +60,7 @@ end
 Run `n` steps like `run_steps!`, and return the total of `allocated`.
 """
 count_allocations!(trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
-    around_steps(() -> allocated(() -> timed_steps!(trainer, batches, first, n), trainer.device), trainer)
+    allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
 
 """
     allocation_sites!(profile, trainer, batches, first, n)
@@ -70,13 +70,11 @@ Run `n` steps like `run_steps!`, and return (function, bytes, count) of allocati
 """
 function allocation_sites!(profile::Module, trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
     profile.Allocs.clear()
-    around_steps(trainer) do
-        profile.Allocs.start(; sample_rate = 1.0)
-        try
-            timed_steps!(trainer, batches, first, n)
-        finally
-            profile.Allocs.stop()
-        end
+    profile.Allocs.start(; sample_rate = 1.0)
+    try
+        run_steps!(trainer, batches, first, n)
+    finally
+        profile.Allocs.stop()
     end
     totals = Dict{String, Tuple{Int, Int}}()
     packages = package_folders()

@@ -1,7 +1,7 @@
 """
-A program that polybench prints (`polybench/engines/flux/emitter.py`) and runs here: a module with the functions `setup`, `reset!`,
-`load`, `tensors`, `weights`, and `compute_loss` with `train_step!` or `train_steps!`, or `forward_pass`. Its arrays by name have
-the canonical layout (see `weights.jl`).
+A program that polybench prints (`emitter.py` in `polybench/engines/flux` and its folder `lux`) and runs here: a module with the
+functions `setup`, `reset!`, `load`, `tensors`, `weights`, and `compute_loss` with `train_step!` or `train_steps!`, or `forward_pass`.
+Its arrays by name have the canonical layout (see `weights.jl`).
 """
 mutable struct ProgramTrainer{F, S, M, T <: AbstractFloat, W <: StepMode} <: AbstractTrainer
     const device::CPU
@@ -95,10 +95,8 @@ arguments(batch::Batch, masks::Dict) = (batch.images, batch.labels, masks)
 # A network without dropout has no masks.
 set_masks!(trainer::ProgramTrainer, masks) = (trainer.masks === nothing || merge!(trainer.masks, masks); nothing)
 
-around_steps(f, ::ProgramTrainer) = f()
-
 # The type parameters of the trainer, and with them those of the loop, are known here.
-function timed_steps!(trainer::ProgramTrainer{F, S, M, T}, batches::AbstractVector{<:Batch}, first::Int, n::Int) where {F, S, M, T}
+function run_steps!(trainer::ProgramTrainer{F, S, M, T}, batches::AbstractVector{<:Batch}, first::Int, n::Int) where {F, S, M, T}
     count = length(batches)
     chosen = (arguments(batches[step % count + 1], trainer.masks) for step in first:(first + n - 1))
     hasproperty(trainer.state, :step) && (trainer.state.step = first)  # the program has a schedule
@@ -154,16 +152,41 @@ function loss_and_gradients(trainer::ProgramTrainer, batches::AbstractVector{<:B
     inputs, labels, masks... = arguments(batches[step % length(batches) + 1], trainer.masks)
     foreach(given -> program.set_masks!(state, given), masks)
     before = program.weights(state)
-    loss, gradients = Flux.withgradient(model -> program.compute_loss(model, inputs, labels), state.model)
-    for (name, array) in program.tensors(state.model)  # the forward pass has changed running statistics
+    loss, gradients = loss_and_gradients(program, trained(state), inputs, labels)
+    for (name, array) in program.tensors(trained(state))  # the forward pass has changed running statistics
         array .= before[name]
     end
-    found = IdDict{AbstractArray, AbstractArray}()
-    add_gradients!(found, state.model, gradients[1])
-    # A model with gradients in place of its arrays, so that the program itself names them.
-    model = Flux.fmap(leaf -> leaf isa AbstractArray ? get(() -> zero(leaf), found, leaf) : leaf, state.model)
-    return loss, Dict(name => Array(array) for (name, array) in program.tensors(model)), before
+    return loss, Dict(name => Array(array) for (name, array) in program.tensors(gradients)), before
 end
+
+"""
+    loss_and_gradients(program, model, inputs, labels)
+
+Return the loss, and the model, or what else `trained` returns, with gradients in place of its arrays.
+"""
+function loss_and_gradients(program::Module, model, inputs, labels)
+    loss, gradients = Flux.withgradient(model -> program.compute_loss(model, inputs, labels), model)
+    return loss, replace_arrays(model, gradients[1])
+end
+
+"""
+    replace_arrays(model, gradient)
+
+Return the model with gradients in place of its arrays, so that the program itself names them.
+"""
+function replace_arrays(model, gradient)
+    found = IdDict{AbstractArray, AbstractArray}()
+    add_gradients!(found, model, gradient)
+    return Flux.fmap(leaf -> leaf isa AbstractArray ? get(() -> zero(leaf), found, leaf) : leaf, model)
+end
+
+"""
+    trained(state)
+
+Return what a program's `tensors` takes: Flux's model, Lux's `TrainState`, or the state of a forward pass in Lux.
+"""
+trained(state) =
+    hasproperty(state, :train_state) ? state.train_state : hasproperty(state, :parameters) ? state : state.model
 
 """
     add_gradients!(found, model, gradient)
@@ -185,19 +208,30 @@ add_gradients!(_, _, _) = nothing  # of numbers
 Compute the logits (classes, batch) of images, or (classes, time, batch) of sequences, in inference mode.
 """
 function inference_logits(trainer::ProgramTrainer, images::Array)
-    model = Flux.testmode!(trainer.state.model)
-    logits = Array(model(input(trainer.program.DTYPE, images)))
-    is_forward_pass(trainer.mode) || Flux.testmode!(model, :auto)
+    (; program, state) = trainer
+    x = input(program.DTYPE, images)
+    return Array(is_forward_pass(trainer.mode) ? program.forward_pass(state, (x,)) : infer(trained(state), x))
+end
+
+"""
+    infer(model, x)
+
+Return the logits of inputs in inference mode.
+"""
+function infer(model, x)
+    logits = Flux.testmode!(model)(x)
+    Flux.testmode!(model, :auto)
     return logits
 end
 
-arrays(trainer::ProgramTrainer) = map(last, trainer.program.tensors(trainer.state.model))
-optimizer(trainer::ProgramTrainer) = trainer.state.optimizer
+arrays(trainer::ProgramTrainer) = map(last, trainer.program.tensors(trained(trainer.state)))
+optimizer(trainer::ProgramTrainer) =
+    hasproperty(trainer.state, :train_state) ? trainer.state.train_state.optimizer_state : trainer.state.optimizer
 has_schedule(trainer::ProgramTrainer) = hasproperty(trainer.state, :rate)
 rate(trainer::ProgramTrainer) = has_schedule(trainer) ? trainer.state.rate : 0.0
 function restore_rate!(trainer::ProgramTrainer, rate)
     has_schedule(trainer) || return nothing
-    Flux.adjust!(trainer.state.optimizer, rate)
+    Flux.adjust!(optimizer(trainer), rate)
     trainer.state.rate = rate
     return nothing
 end

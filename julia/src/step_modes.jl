@@ -9,7 +9,7 @@ struct StepMode{Step, GC, Pass, T <: AbstractFloat}
 end
 
 """Alternatives to `withgradient` with Zygote followed by `update!`."""
-const STEP_FUNCTIONS = ("train", "enzyme", "mooncake", "reactant", "lux")
+const STEP_FUNCTIONS = ("train", "enzyme", "mooncake", "reactant")
 const GC_POLICIES = ("gc_every_step", "gc_off")
 const PASSES = ("forward",)
 
@@ -19,8 +19,8 @@ const PASSES = ("forward",)
 Select a step function and a garbage collection policy by names of variants; other names have no effect here.
 
 `train` uses `Flux.train!` instead of `withgradient` and `update!`. `enzyme` and `mooncake` compute the gradient with these
-packages, `reactant` compiles the whole step, and `lux` uses Lux's step. Their methods are in `ext/` and need the packages.
-`forward` selects the forward pass. `gc_every_step` runs a full collection after each step, within its time; `gc_off` disables collections during timed steps.
+packages, and `reactant` compiles the whole step. Their methods are in `ext/` and need the packages. `forward` selects the forward
+pass. `gc_every_step` runs a full collection after each step, within its time; `gc_off` disables collections during timed steps.
 """
 StepMode(variants::AbstractString...; gradient_clip = 0.0f0, label_smoothing = 0.0f0) = StepMode{
     select_one(variants, STEP_FUNCTIONS, :update), select_one(variants, GC_POLICIES, :auto),
@@ -129,13 +129,6 @@ Return whether steps only compute logits.
 is_forward_pass(::StepMode{<:Any, <:Any, Pass}) where {Pass} = Pass === :forward
 
 """
-    forward_function(model)
-
-Return the function from images to logits in inference mode; the chain must be in test mode.
-"""
-forward_function(model) = unwrap(model)
-
-"""
     forward!(mode, forward, batches)
 
 Compute the logits of each batch, and return the last ones.
@@ -148,20 +141,6 @@ function forward!(mode::StepMode, forward, batches)
     end
     return logits
 end
-
-"""
-    before_steps!(model)
-
-Copy the running statistics from the chain to the model, if it stores its own during training. Not part of any measurement.
-"""
-before_steps!(_) = nothing
-
-"""
-    after_steps!(model)
-
-Copy the running statistics back to the chain.
-"""
-after_steps!(_) = nothing
 
 """
     train!(mode, model, state, batches, loss)

@@ -86,32 +86,12 @@ set_masks!(trainer::Trainer, masks) = set_masks!(trainer.network, masks)
 Train on batches `first`, `first + 1`, ... (from 0, cyclic), and return the seconds of the steps. The last loss is then in
 `trainer.loss`. A forward pass only computes their logits; the last ones are then in `trainer.logits`.
 """
-run_steps!(trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
-    around_steps(() -> timed_steps!(trainer, batches, first, n), trainer)
-
-"""
-    around_steps(f, trainer)
-
-Return `f()`, which runs steps and may measure them, without measuring what `before_steps!` and `after_steps!` do.
-"""
-function around_steps(f, trainer::Trainer)
-    before_steps!(trainer.model)
-    result = f()
-    after_steps!(trainer.model)
-    return result
-end
-
-"""
-    timed_steps!(trainer, batches, first, n)
-
-Run the hot loop of `run_steps!`, within `around_steps`.
-"""
-function timed_steps!(
+function run_steps!(
         trainer::Trainer{D, N, M, S, T, W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
     ) where {D, N, M, S, T, W}
     count = length(batches)
     chosen = (batches[step % count + 1] for step in first:(first + n - 1))
-    forward = is_forward_pass(trainer.mode) ? forward_function(trainer.model) : nothing
+    forward = is_forward_pass(trainer.mode) ? unwrap(trainer.model) : nothing
     disable_gc(trainer.mode)
     synchronize(trainer.device)
     start = time_ns()
@@ -134,7 +114,6 @@ Return the loss of one batch, and the gradients in the order of `parameters`, wi
 function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, step::Int)
     batch = batches[step % length(batches) + 1]
     running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]
-    before_steps!(trainer.model)
     loss, gradient = with_gradient(trainer.mode, trainer.model, batch.images, targets(trainer.mode, batch.labels))
     for (array, before) in running  # the forward pass has changed them
         copyto!(array, before)
@@ -149,7 +128,6 @@ Compute the logits (classes, batch) of images, or (classes, time, batch) of sequ
 """
 function inference_logits(trainer::Trainer, images::Array)
     chain = Flux.testmode!(trainer.network.chain)
-    before_steps!(trainer.model)
     logits = infer(trainer.device, trainer.model, to_device(trainer.device, input(typeof(trainer.loss), images)))
     Flux.testmode!(chain, test_mode(trainer.mode))
     return logits

@@ -41,36 +41,9 @@ end
 end
 
 @testset "without its extension a step mode fails instead of using the default step" begin
-    for name in ("enzyme", "lux")
-        @test_throws MethodError make_trainer(Float64; mode = PolyBench.StepMode(name))
-    end
+    @test_throws MethodError make_trainer(Float64; mode = PolyBench.StepMode("enzyme"))
     trainer, batch = make_trainer(Float64; mode = PolyBench.StepMode("mooncake")), first(data(Float64))
     @test_throws MethodError PolyBench.with_gradient(trainer.mode, trainer.model, batch.images, batch.labels)
-end
-
-"""A model whose copies of running statistics before and after steps allocate much."""
-struct CopyingModel{C}
-    chain::C
-    copies::Vector{Vector{UInt8}}
-end
-
-const COPYING = PolyBench.StepMode{:copying, :auto, :training, Float32}
-PolyBench.prepare_model(::COPYING, chain) = CopyingModel(chain, Vector{UInt8}[])
-PolyBench.unwrap(model::CopyingModel) = model.chain
-PolyBench.with_gradient(::COPYING, model::CopyingModel, images, labels) =
-    PolyBench.with_gradient(PolyBench.StepMode(), model.chain, images, labels)
-PolyBench.before_steps!(model::CopyingModel) = (push!(model.copies, zeros(UInt8, 100_000_000)); nothing)
-PolyBench.after_steps!(model::CopyingModel) = (push!(model.copies, zeros(UInt8, 100_000_000)); nothing)
-
-@testset "copies before and after steps are not counted as their allocations" begin
-    counted = map((PolyBench.StepMode(), COPYING(0, 0))) do mode
-        trainer, batches = make_trainer(Float32; mode), data(Float32)
-        PolyBench.count_allocations!(trainer, batches, 0, 1)  # compiles
-        (_, bytes), _ = PolyBench.count_allocations!(trainer, batches, 0, 1)
-        trainer.model isa CopyingModel && @test length(trainer.model.copies) == 4
-        bytes
-    end
-    @test counted[2] ≈ counted[1] rtol = 0.01
 end
 
 @testset "garbage collection follows the step mode" begin

@@ -96,9 +96,8 @@ def export(
 ) -> None:
     """Of a study, the programs that its engines ran and timed, from its log.
 
-    With --framework, the file has the network alone; but for lux, it is the program that the engine runs. Its
-    weights are beside it, with the suffix .npz: those beside a network file, as `polybench import` writes them, or else
-    initial ones.
+    With --framework, the file is the program that the engine runs. Its weights are beside it, with the suffix .npz:
+    those beside a network file, as `polybench import` writes them, or else initial ones.
 
     With --train, a folder has the program of each configuration: the timed training as a user of the framework would
     write it, without polybench. A configuration without a program has a comment with the reason. All options of the

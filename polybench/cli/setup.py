@@ -65,11 +65,12 @@ def flux(
     Example: polybench setup flux --add-package Enzyme
     """
     from polybench.engines.flux.julia import setup
-    from polybench.engines.flux.julia.discovery import OPTIONAL_PACKAGES, saved_julia
+    from polybench.engines.flux.julia.discovery import OPTIONAL_PACKAGES, saved_julia, with_companions
 
     extra = (*(("CUDA", "cuDNN") if cuda else ()), *(add_package or ()))
     if unknown := [name for name in extra if name not in OPTIONAL_PACKAGES]:
         raise BadInput(f"--add-package {unknown[0]}: no engine uses it: expected one of {', '.join(OPTIONAL_PACKAGES)}")
+    extra = (*with_companions(extra),)
     try:
         if remove_package:
             setup.remove(_print, dry_run=dry_run)

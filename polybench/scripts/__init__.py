@@ -18,8 +18,9 @@ from pathlib import Path
 
 from polybench.engines import ENGINES
 from polybench.engines.flux import emitter as flux
-from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
+from polybench.engines.flux.julia.discovery import LUX_PROGRAM_PACKAGES, PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
+from polybench.engines.flux.lux import emitter as lux
 from polybench.engines.jax import emitter as jax
 from polybench.engines.job import Job
 from polybench.engines.keras import emitter as keras
@@ -41,6 +42,7 @@ _EMITTERS: Mapping[str, Callable[..., str]] = {
     "jax": jax.emit_training,
     "keras": keras.emit_training,
     "flux": flux.emit_training,
+    "lux": lux.emit_training,
 }
 """Functions of a job, a number of steps and `clock` that write the program of an engine with a main part."""
 _FLUX_VARIANTS = (
@@ -50,7 +52,7 @@ _FLUX_VARIANTS = (
 """Variants of which the program of Flux is the whole; the others need packages, or belong to polybench's own loop."""
 _NOT_ALONE = ("cudagraph", "keras_fit")
 """Variants without a main part: the first step of one trains several times, and the other has no single steps."""
-_CPU_ONLY = ("keras", "flux")
+_CPU_ONLY = ("keras", "flux", "lux")
 
 
 def make_script(
@@ -112,7 +114,8 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
     script = folder / f"script{extension(configuration)}"
     if script.suffix == ".py":
         return script, [sys.executable, str(script)]
-    check(julia := find(), (*PACKAGES, *SCRIPT_PACKAGES))
+    own = LUX_PROGRAM_PACKAGES if configuration.engine == "lux" else ()
+    check(julia := find(), (*PACKAGES, *SCRIPT_PACKAGES, *own))
     julia_threads, _ = threads(workload.threads, configuration.variants)
     options = [f"--project={julia.project}", "--startup-file=no", f"--threads={julia_threads}"]
     environment = [f"{name}={value}" for name, value in julia.variables.items()]
@@ -121,7 +124,8 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
 
 def extension(configuration: Configuration) -> str:
     """Return the file extension of the configuration's script."""
-    return ".jl" if configuration.engine == "flux" or configuration.engine.endswith(JULIA_SUFFIX) else ".py"
+    engine = configuration.engine
+    return ".jl" if engine in ("flux", "lux") or engine.endswith(JULIA_SUFFIX) else ".py"
 
 
 def render(template: str, constants: Mapping[str, object], **code: str) -> str:

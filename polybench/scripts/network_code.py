@@ -1,60 +1,59 @@
-"""Writes a network as plain code, with its weights. ADD A FRAMEWORK: a file, and its row in FRAMEWORKS."""
+"""A network as the program of an engine, with the weights beside it. ADD A FRAMEWORK: its row in FRAMEWORKS."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file
-from polybench.errors import BadInput, lookup_or_suggest
+from polybench.engines.flux import emitter as flux
+from polybench.engines.flux.lux import emitter as lux
+from polybench.engines.jax import emitter as jax
+from polybench.engines.job import Job
+from polybench.engines.keras import emitter as keras
+from polybench.engines.tf import emitter as tf
+from polybench.engines.torch import emitter as torch
+from polybench.errors import BadInput, EngineUnavailable, lookup_or_suggest
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
+from polybench.schema.options import Workload
 
-FRAMEWORKS = {
-    "torch": "emitted_code:torch",
-    "tf": "emitted_code:tf",
-    "keras": "emitted_code:keras",
-    "jax": "emitted_code:jax",
-    "flux": "emitted_code:flux",
-    "lux": "lux_code:write",
+FRAMEWORKS: Mapping[str, Callable[[Job], str]] = {
+    "torch": torch.emit_network,
+    "tf": tf.emit_network,
+    "keras": keras.emit_network,
+    "jax": jax.emit_network,
+    "flux": flux.emit_network,
+    "lux": lux.emit_network,
 }
-"""Function of each framework: (network, canonical weights) -> `Code`."""
-
-
-class Code(NamedTuple):
-    """A program: its first lines, with the imports; the lines that make `network`, with the weights of the .npz file
-    beside the program; and the arrays of that file, in the framework's own layout.
-    """
-
-    imports: str
-    network: str
-    arrays: Mapping[str, Any]
+"""Functions of a job that write a program which makes the network, with the weights of the .npz file beside it."""
 
 
 def export(model: Model, weights: Mapping[str, Any], framework: str, output: Path) -> None:
-    """Write the program to `output`, and its weights beside it with the suffix .npz.
+    """Write the program to `output`, and the canonical weights beside it with the suffix .npz.
 
-    Raises BadInput for a framework that polybench cannot write, or a layer that has no plain code there.
+    Raises BadInput for a framework that polybench cannot write, or a layer that the framework lacks.
     """
-    code = write_code(model, weights, framework)
-    arrays: dict[str, Any] = dict(code.arrays)
+    code, arrays = write_code(model, framework), dict(weights)
     path = output.resolve()
     with atomic_write(path.with_suffix(".npz")) as npz, atomic_write(path) as file:
         np.savez(npz, **arrays)
-        file.write((code.imports + code.network).encode())
+        file.write(code.encode())
 
 
-def write_code(model: Model, weights: Mapping[str, Any], framework: str) -> Code:
-    """Return the program; raises BadInput for an unknown framework, or a layer that has no plain code there."""
-    function = resolve_name(f"{__package__}.{lookup_or_suggest(framework, FRAMEWORKS, 'framework')}")
-    code: Code = function(model, weights)
-    return code
+def write_code(model: Model, framework: str) -> str:
+    """Return the program; raises BadInput for an unknown framework, or a layer that the framework lacks."""
+    emit_network = lookup_or_suggest(framework, FRAMEWORKS, "framework")
+    workload = Workload(model.name, "", model.batch_size, model.optimizer, "fp32", 1)
+    try:
+        return emit_network(Job(model, workload, "cpu", "float32"))
+    except EngineUnavailable as error:
+        raise BadInput(error.reason) from error
 
 
 def read_weights(model: Model, network: Path, seed: int) -> tuple[dict[str, Any], str]:

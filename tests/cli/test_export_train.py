@@ -132,7 +132,8 @@ def test_programs_use_the_environments_of_their_configurations(small_data, tmp_p
         (["--engines", "tf+keras_fit"], "the variant keras_fit"),
         (["--engines", "tf", "--replicas", "2"], "2 replicas"),
         (["--engines", "flux+gc_off"], "the variant gc_off"),
-        (["--engines", "lux"], "the engine lux"),
+        (["--engines", "reference"], "the engine reference"),
+        (["--engines", "lux", "--model", "imdb-bilstm"], "the network imdb-bilstm: Lux.jl has no lstm in polybench"),
     ],
 )
 def test_a_missing_program_has_a_reason(options, reason):

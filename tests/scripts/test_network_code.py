@@ -14,17 +14,17 @@ import pytest
 
 from polybench.engines.reference import network as reference
 from polybench.engines.reference.network import loss_and_gradients
-from polybench.errors import BadInput
 from polybench.importer import translate_model
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import AveragePool, Conv, MaxPool, ReLU
 from polybench.networks.network_file import network_toml
 from polybench.planning.study_file import read_network
-from polybench.scripts.network_code import export, write_code
+from polybench.scripts.network_code import export
 from tests.commands import printed, printed_json, refused
 from tests.configured_julia import configured_julia
 from tests.engine_workers import fast_compilation
+from tests.engines.flux.flux_programs import with_libraries
 from tests.example_networks import FEATURES, PADDED
 from tests.lazy import needs
 
@@ -157,31 +157,14 @@ def test_plain_code_pads_each_side_as_the_reference(framework: str, tmp_path: Pa
     np.testing.assert_allclose(logits, reference.logits(PADDED, weights, images.astype(np.float64)), rtol=1e-4)
 
 
-def test_lux_code_has_the_sides_of_the_width_first() -> None:
-    counted = tuple(layer for layer in PADDED.layers if getattr(layer, "count_padding", True))
-    model = msgspec.structs.replace(PADDED, layers=counted)
-    code = write_code(model, initial_weights(model, 0), "lux").network
-    for text in (
-        "stride = 2, pad = (1, 1, 0, 1), groups = 1",
-        "MaxPool((3, 3); stride = 1, pad = 1)",
-        "x -> NNlib.pad_constant(x, (0, 1, 1, 0), -Inf32; dims = (1, 2)),\n    MaxPool((2, 2); stride = 1),",
-        "MeanPool((3, 3); stride = 1, pad = 1),",
-        "x -> NNlib.pad_constant(x, (0, 1, 1, 0), 0.0f0; dims = (1, 2)),\n    MeanPool((2, 2); stride = 1),",
-    ):
-        assert text in code
-    with pytest.raises(BadInput, match="no Lux code for an average pool that does not count its padding"):
-        write_code(PADDED, initial_weights(PADDED, 0), "lux")
-
-
 _LUX = """
 include(joinpath(ARGS[1], "net.jl"))
-using Flux: Zygote
 batch = npzread(joinpath(ARGS[1], "batch.npz"))
 inputs = permutedims(batch["inputs"], ndims(batch["inputs"]):-1:1)
-labels = (0:9) .== batch["labels"]'
+loss_function = CrossEntropyLoss(; logits = Val(true))
 function loss(parameters)
-    logits, new_states = network(inputs, parameters, states)
-    return -sum(labels .* NNlib.logsoftmax(logits)) / length(batch["labels"]), new_states
+    logits, new_states = model(inputs, parameters, states)
+    return loss_function(logits, onehotbatch(batch["labels"], 0:9)), new_states
 end
 (value, new_states), back = Zygote.pullback(loss, parameters)
 gradients = only(back((1.0f0, nothing)))
@@ -204,7 +187,8 @@ def test_plain_lux_has_the_loss_and_gradients_of_the_reference(network: str, tmp
     (tmp_path / "run.jl").write_text(_LUX, "utf-8")
     options = [f"--project={julia.project}", "--startup-file=no", "-O1"]
     command = [julia.executable, *options, str(tmp_path / "run.jl"), str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    environment = with_libraries(tmp_path)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, env=environment)
     assert run.returncode == 0, run.stderr
     weights = {name: value.astype(np.float64) for name, value in initial_weights(model, 0).items()}
     loss, gradients, statistics = loss_and_gradients(model, weights, inputs.astype(np.float64), labels)
@@ -217,14 +201,11 @@ def test_plain_lux_has_the_loss_and_gradients_of_the_reference(network: str, tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("char-gpt", "--framework", "lux", "-o", "net.jl"), "polybench writes no Lux code for tied weights"),
+        (("imdb-bilstm", "--framework", "lux", "-o", "net.jl"), "Lux.jl has no lstm in polybench"),
         (("lenet", "--framework", "flux", "-o", "net.py"), "expected a name that ends in .jl"),
         (("lenet", "--framework", "pytorch", "-o", "net.py"), "did you mean 'torch'"),
         (("lenet", "--framework", "torch", "-o", "net.txt"), "expected a name that ends in .py"),
-        (
-            ("--model", "char-gpt", "--framework", "lux", "-o", "net.jl"),
-            "polybench writes no Lux code for tied weights",
-        ),
+        (("--model", "imdb-bilstm", "--framework", "lux", "-o", "net.jl"), "Lux.jl has no lstm in polybench"),
     ],
 )
 def test_what_cannot_be_written_is_refused(

@@ -16,6 +16,7 @@ import pytest
 from polybench.api.options import build_study
 from polybench.data import Dataset, synthetic
 from polybench.data.batches import batch_stream
+from polybench.engines.flux.julia.discovery import LUX_PROGRAM_PACKAGES
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dropout
@@ -102,7 +103,7 @@ def run_script(plan, tmp_path, inputs):
 @pytest.mark.parametrize(
     ("model", "engine"),
     [
-        *(("lenet", engine) for engine in (*FRAMEWORKS, *VARIANTS)),
+        *(("lenet", engine) for engine in (*FRAMEWORKS, "lux", *VARIANTS)),
         *(("dlframeworks-cnn", engine) for engine in FRAMEWORKS),
         # Flux compiles this one for minutes, once for the engine and once for the script.
         *(("resnet32", engine) for engine in ("torch", "tf", "jax")),
@@ -110,6 +111,8 @@ def run_script(plan, tmp_path, inputs):
 )
 def test_a_script_trains_like_the_engine(model, engine, workers, folder, tmp_path):
     """Train without dropout, because a framework's own masks differ every time; the next test checks the rates."""
+    if engine == "lux":
+        configured_julia(*LUX_PROGRAM_PACKAGES)
     plan = plan_of(engine, model, folder)
     expected = losses_of_engine(workers(plan.configurations[0].engine), plan, tmp_path)
     printed = run_script(plan, tmp_path, [write_initial_state(plan, folder, tmp_path), folder])
@@ -250,12 +253,13 @@ def test_scripts_pass_a_linter(tmp_path):
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_julia_script_needs_no_other_file(model):
-    script = script_of("flux", model)
-    assert script.startswith(f"# {model} in Flux.\n")
-    packages = {line.split()[1].rstrip(":") for line in script.splitlines() if line.startswith("using ")}
-    assert packages == {"Flux", "LinearAlgebra", "NPZ", "Random"}
+@pytest.mark.parametrize(("engine", "model"), [*(("flux", model) for model in MODELS), ("lux", "resnet32")])
+def test_a_julia_script_needs_no_other_file(engine, model):
+    script = script_of(engine, model)
+    assert script.startswith(f"# {model} in {engine.capitalize()}.\n")
+    packages = {re.split(r"[.:]", line.split()[1])[0] for line in script.splitlines() if line.startswith("using ")}
+    own = {"flux": {"Flux"}, "lux": {*LUX_PROGRAM_PACKAGES}}[engine]
+    assert packages == {*own, "LinearAlgebra", "NPZ", "Random"}
     assert "include" not in script
 
 
@@ -276,9 +280,10 @@ def test_unsupported_configurations_have_no_script(engine, options):
     assert script_of(engine, **options) is None
 
 
-def test_flux_has_a_script_on_the_cpu_only():
+@pytest.mark.parametrize("engine", ["flux", "lux"])
+def test_julia_has_a_script_on_the_cpu_only(engine):
     workload = Workload("lenet", "cifar10", 128, OPTIMIZER, "fp32", 3)
-    scripts = [make_script(Configuration("flux", (), device), workload, 7, LENET) for device in ("cpu", "cuda:0")]
+    scripts = [make_script(Configuration(engine, (), device), workload, 7, LENET) for device in ("cpu", "cuda:0")]
     assert [script is not None for script in scripts] == [True, False]
 
 

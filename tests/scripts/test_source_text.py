@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 
 from polybench.engines.torch.network_code import _RESERVED
-from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Dense, Flatten, Layer, Named, Residual, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.networks.source_text import attributes, comment, escape, literal, wrapped
 from polybench.schema.options import Configuration, Workload
 from polybench.scripts import make_script
-from polybench.scripts.network_code import FRAMEWORKS, write_code
+from polybench.scripts.network_code import FRAMEWORKS, export, write_code
 from tests.commands import printed
 from tests.configured_julia import configured_julia
 from tests.example_networks import BIASED, PATCHED, SEQUENCES, TEXT
@@ -43,9 +42,7 @@ HOSTILE = {
 PYTHON = ("torch", "tf", "keras", "jax")
 JULIA = ("flux", "lux")
 NETWORKS = {"torch": (PATCHED, TEXT, SEQUENCES), "tf": (TEXT, BIASED), "keras": (TEXT, BIASED), "jax": (PATCHED, TEXT)}
-_UNTIED = tuple(layer for layer in PATCHED.layers if "tied='hidden'" not in repr(layer))
-UNTIED = msgspec.structs.replace(PATCHED, layers=_UNTIED)
-NETWORKS |= {"flux": (PATCHED, TEXT), "lux": (UNTIED, BIASED)}
+NETWORKS |= {"flux": (PATCHED, TEXT), "lux": (PATCHED, TEXT)}
 LITERAL = re.compile(r'"(?:[^"\\$]|\\.)*"')
 
 
@@ -83,11 +80,6 @@ def harmless(model: Model, framework: str) -> Model:
     return msgspec.structs.replace(renamed(model, names), summary="Harmless")
 
 
-def program(model: Model, framework: str) -> str:
-    code = write_code(model, initial_weights(model, 0), framework)
-    return code.imports + code.network
-
-
 def cases(frameworks: tuple[str, ...]) -> list[Any]:
     return [
         pytest.param(framework, model, id=f"{framework}-{model.name}")
@@ -103,8 +95,8 @@ def test_every_framework_is_checked_with_hostile_text() -> None:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize(("framework", "model"), cases(PYTHON))
 def test_hostile_text_adds_no_statement_to_a_python_program(framework: str, model: Model, text: str) -> None:
-    found = ast.parse(program(hostile(model, text), framework))
-    plain = ast.parse(program(harmless(model, framework), framework))
+    found = ast.parse(write_code(hostile(model, text), framework))
+    plain = ast.parse(write_code(harmless(model, framework), framework))
     docstring = ast.get_docstring(found, clean=False)
     if framework == "jax":
         assert docstring == f"{text.partition('~')[0]} in JAX."
@@ -166,7 +158,7 @@ def check_torch_program(plain: ast.Module, found: ast.Module, text: str) -> None
 def test_hostile_text_stays_in_literals_and_comments_of_a_julia_program(
     framework: str, model: Model, text: str
 ) -> None:
-    check_julia_program(program(model, framework), program(hostile(model, text), framework))
+    check_julia_program(write_code(model, framework), write_code(hostile(model, text), framework))
 
 
 def check_julia_program(plain: str, found: str) -> None:
@@ -198,8 +190,8 @@ def test_julia_parses_hostile_text_as_literals(tmp_path: Path) -> None:
         for model, text in itertools.product(NETWORKS[framework], HOSTILE.values()):
             folders.append(folder := tmp_path / str(len(folders)))
             folder.mkdir()
-            (folder / "plain.jl").write_text(program(model, framework), "utf-8")
-            (folder / "hostile.jl").write_text(program(hostile(model, text), framework), "utf-8")
+            (folder / "plain.jl").write_text(write_code(model, framework), "utf-8")
+            (folder / "hostile.jl").write_text(write_code(hostile(model, text), framework), "utf-8")
     (tmp_path / "parse.jl").write_text(_PARSE, "utf-8")
     command = [julia.executable, "--startup-file=no", str(tmp_path / "parse.jl"), *map(str, folders)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -293,10 +285,7 @@ def run(model: Model, framework: str, folder: Path) -> dict[str, Any]:
     """Return the variables of the program after it ran; its weights do not depend on the names of layers."""
     random = np.random.default_rng(0)
     weights = {name: random.random(shape, np.float32) for name, shape in model.tensor_shapes().items()}
-    code = write_code(model, weights, framework)
-    (folder / "net.py").write_text(code.imports + code.network, "utf-8")
-    arrays: dict[str, Any] = dict(code.arrays)
-    np.savez(folder / "net.npz", **arrays)
+    export(model, weights, framework, folder / "net.py")
     return runpy.run_path(str(folder / "net.py"))
 
 
@@ -340,7 +329,7 @@ def test_layers_with_names_of_keras_give_a_program_that_loads(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["class", "x", "json", "layers", "embedding"])
 def test_a_layer_whose_weight_another_shares_is_no_name_of_the_keras_program(name: str) -> None:
-    tree = ast.parse(program(renamed(TEXT, {"embedding": name}), "keras"))
+    tree = ast.parse(write_code(renamed(TEXT, {"embedding": name}), "keras"))
     [network] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "make_network"]
     assigned = {node.id for node in ast.walk(network) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     assert f"shared_{name}" in assigned

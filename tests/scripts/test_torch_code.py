@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import LSTM, Dense, LayerNorm
 from polybench.scripts.network_code import write_code
 from tests.example_networks import FEATURES
@@ -15,11 +14,11 @@ def test_pytorch_trains_the_second_bias_of_an_lstm_only_if_the_network_has_it() 
     for biases in (1, 2):
         lstm = LSTM("lstm", 4, 3, biases=biases)
         model = msgspec.structs.replace(FEATURES, layers=(lstm, Dense("dense", 3, 4)))
-        code = write_code(model, initial_weights(model, 0), "torch").network
+        code = write_code(model, "torch")
         assert (frozen in code) == (biases == 1)
 
 
 def test_pytorch_has_the_epsilon_of_the_networks_norm() -> None:
     layers = (LayerNorm("norm", 4, epsilon=1e-3), LSTM("lstm", 4, 3), Dense("dense", 3, 4))
     model = msgspec.structs.replace(FEATURES, layers=layers)
-    assert "nn.LayerNorm(4, eps=0.001)" in write_code(model, initial_weights(model, 0), "torch").network
+    assert "nn.LayerNorm(4, eps=0.001)" in write_code(model, "torch")

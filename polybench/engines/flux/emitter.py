@@ -53,7 +53,7 @@ def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
 
 def emit_network(job: Job) -> str:
     """Return the program with a main part that makes `model`, with the weights of the .npz file beside it."""
-    return emit(job, network("model = ", ".model"))
+    return emit(job, network("model = state.model"))
 
 
 def _top(job: Job, main: MainPart | None) -> Iterator[str]:

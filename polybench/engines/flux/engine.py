@@ -50,7 +50,7 @@ end
 """
 """Includes PolyBench like a script, which loads no precompiled code, and its extensions for these packages."""
 _VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
-_WITHOUT_PROGRAM = ("enzyme", "mooncake", "reactant", "lux")
+_WITHOUT_PROGRAM = ("enzyme", "mooncake", "reactant")
 """Step modes whose training step PolyBench writes."""
 _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
 
@@ -62,8 +62,6 @@ class FluxEngine(Engine):
     """
 
     timing_resolution: Literal["step", "block"] = "step"
-    step_modes: tuple[str, ...] = ()
-    """Step modes that are passed to Julia in addition to the job's variants."""
     _batches: Any = None
 
     def __init__(self) -> None:
@@ -133,12 +131,16 @@ class FluxEngine(Engine):
             cuda_index(job.device, devices, cuda_build=discovery.has_cuda(self._julia), install=install)
         self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
         self.is_forward_pass = job.workload.is_forward_pass
-        modes = (*self.step_modes, *job.variants, *(["forward"] if self.is_forward_pass else []))
+        modes = (*job.variants, *(["forward"] if self.is_forward_pass else []))
         self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
-        self.program = emit(job) if runs_program(job, modes) else ""
+        self.program = self.write_program(job)
         build = self._build_program if self.program else self._build_network
         self._trainer = build(arrays, "+".join(modes))
+
+    def write_program(self, job: Job) -> str:
+        """Return the program of a job, or "" if PolyBench builds the network."""
+        return emit(job) if runs_program(job) else ""
 
     def _build_program(self, arrays: Weights, modes: str) -> Any:
         """Return the trainer of the program."""
@@ -371,9 +373,9 @@ class FluxEngine(Engine):
             self._python.set_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
 
 
-def runs_program(job: Job, modes: Sequence[str]) -> bool:
+def runs_program(job: Job) -> bool:
     """Return True if the engine runs the program of its emitter, and False if PolyBench builds the network."""
-    return job.device == "cpu" and job.workload.precision == "fp32" and not {*modes} & {*_WITHOUT_PROGRAM}
+    return job.device == "cpu" and job.workload.precision == "fp32" and not {*job.variants} & {*_WITHOUT_PROGRAM}
 
 
 def is_timed(job: Job) -> bool:

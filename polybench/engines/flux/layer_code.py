@@ -5,7 +5,7 @@ ADD A LAYER: its type in `LayerCode.types` if Flux has none, and its arrays in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -118,6 +118,8 @@ class LayerCode:
     epsilon = "eps"
     """The option of a norm."""
     mean_over_time = "mean_over_time(x) = dropdims(Flux.mean(x; dims = 2); dims = 2)"
+    positions, class_token, unembedding = _POSITIONS, _CLASS_TOKEN, _UNEMBEDDING
+    given_dropout, image_mean = _GIVEN_DROPOUT, _IMAGE_MEAN
 
     def __init__(self, layers: Sequence[spec.Layer], *, given_masks: bool = False) -> None:
         self.layers, self.given_masks = layers, given_masks
@@ -149,7 +151,16 @@ class LayerCode:
         With `fuses`, a batch norm may have an activation.
         """
         kinds = {type(layer) for layer in self.layers}
-        yield from self.own_types(kinds)
+        if self.given_masks and spec.Dropout in kinds:
+            yield self.given_dropout
+        for kind, code in ((spec.Positions, self.positions), (spec.ClassToken, self.class_token)):
+            yield from [code] if kind in kinds else []
+        if any(self.is_table(layer) for layer in self.of(spec.Dense)):
+            yield self.unembedding
+        if spec.Attention in kinds:
+            yield self.attention()
+        if not all(layer.count_padding for layer in self.of(spec.AveragePool)):
+            yield self.image_mean
         writers: Mapping[type[spec.Layer], Callable[[], str]] = {
             spec.BatchNorm: partial(self.batch_norm, fuses=fuses),
             spec.LayerNorm: self.layer_norm,
@@ -167,36 +178,14 @@ class LayerCode:
         if used := [code for code, is_used in functions.items() if is_used]:
             yield "\n".join([_SEQUENCE, *used])
 
-    def own_types(self, kinds: Collection[type[spec.Layer]]) -> Iterator[str]:
-        """Yield the types of layers that the framework lacks."""
-        if self.given_masks and spec.Dropout in kinds:
-            yield _GIVEN_DROPOUT
-        for kind, code in ((spec.Positions, _POSITIONS), (spec.ClassToken, _CLASS_TOKEN)):
-            yield from [code] if kind in kinds else []
-        if self.has_tables:
-            yield _UNEMBEDDING
-        if spec.Attention in kinds:
-            yield self._attention()
-        if not self.counts_padding:
-            yield _IMAGE_MEAN
-
-    @property
-    def has_tables(self) -> bool:
-        """True if a dense layer uses the table of another layer."""
-        return any(self.is_table(layer) for layer in self.of(spec.Dense))
-
-    @property
-    def counts_padding(self) -> bool:
-        """True if every average has the padding in it."""
-        return all(layer.count_padding for layer in self.of(spec.AveragePool))
-
     @property
     def mixes_biases(self) -> bool:
         """True if some layers of a type with arrays have a bias, and others have none."""
         groups = ({spec.Conv, spec.Patches}, {spec.Dense}, {spec.LayerNorm})
         return any(len({one for kind in group for one in self.values(kind, "bias")}) > 1 for group in groups)
 
-    def _attention(self) -> str:
+    def attention(self) -> str:
+        """Return the type of attention, or the function that makes it."""
         causal, bias = self.values(spec.Attention, "causal"), self.values(spec.Attention, "bias")
         both = len(causal) > 1
         options = [*(["causal = false"] if both else []), *(["bias = true"] if len(bias) > 1 else [])]

@@ -14,15 +14,15 @@ _REVERSED = """# Python's arrays with the axes reversed are the same in memory.
 reversed(array) = permutedims(array, ndims(array):-1:1)"""
 
 
-def network(made: str, state: str) -> MainPart:
-    """Return the main part that makes a network with the weights beside the program.
-
-    `made` begins the assignment, and `state` is the path from the program's state to the assigned value.
+def network(assignment: str) -> MainPart:
+    """Return the main part that makes a network with the weights beside the program; it ends with an assignment from
+    `state`, the program's state.
     """
     text = f"""{_REVERSED}
 
 arrays = npzread(first(splitext(@__FILE__)) * ".npz")
-{made}setup(Dict(name => reversed(array) for (name, array) in arrays)){state}"""
+state = setup(Dict(name => reversed(array) for (name, array) in arrays))
+{assignment}"""
     return MainPart((), ("using NPZ",), text)
 
 

@@ -66,11 +66,12 @@ def learning_rate(optimizer: Optimizer) -> Iterator[str]:
     yield "end"
 
 
-def set_rate(optimizer: Optimizer, tree: str, package: str) -> Iterator[str]:
-    """Yield the lines of the function that changes the learning rate of a tree of optimizer states."""
+def set_rate(optimizer: Optimizer, tree: str, package: str, *before: str) -> Iterator[str]:
+    """Yield the lines of the function that changes the learning rate of a tree of states, with statements before."""
     yield "# Set the learning rate of the next step."
     yield "function set_rate!(state, rate)"
     yield "    rate == state.rate && return nothing"
+    yield from (f"    {statement}" for statement in before)
     yield f"    {package}.adjust!({tree}, rate)"
     if optimizer.momentum is not None:
         velocity = "last(leaf.state)" if optimizer.weight_decay else "leaf.state"

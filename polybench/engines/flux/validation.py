@@ -10,7 +10,7 @@ from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, ReLU, walk
 
-STEP_MODES = ("train", "enzyme", "mooncake", "reactant", "lux")
+STEP_MODES = ("train", "enzyme", "mooncake", "reactant")
 """Variants that replace the whole step, which is `withgradient` with Zygote by default."""
 _EXCLUSIVE = (("gc_every_step", "gc_off"), STEP_MODES)
 _MAX_POOL, _RELU = "src/impl/pooling_direct.jl", "src/activations.jl"

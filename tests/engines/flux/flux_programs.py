@@ -1,16 +1,19 @@
-"""Runs emitted programs in one Julia process, and compares them with the reference."""
+"""Runs emitted programs of Flux or Lux in one Julia process, and compares them with the reference."""
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+import tomli_w
 
-from polybench.engines.flux.emitter import emit
+from polybench.engines.flux.emitter import emit as flux
+from polybench.engines.flux.julia.program import LIBRARIES
 from polybench.engines.job import Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import logits
@@ -19,6 +22,7 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from tests.configured_julia import configured_julia
 
+Emit: TypeAlias = Callable[[Job], str]
 STEPS = 4
 _CONVENTIONS = NumericalConventions(max_pool_within=2.0**-26)
 """NNlib's rule in float64: the gradient of a max-pool goes to the first value within the root of the precision."""
@@ -33,8 +37,9 @@ part(file, prefix) = Dict(
 arrays(prefix, pairs) = Dict{String, Any}("$prefix$name" => reversed_axes(Array(one)) for (name, one) in pairs)
 
 # The gradient of an array that several layers share is the sum, which `Flux.update!` adds to zeros.
-function gradients(program, model, inputs, targets, masks)
-    model = deepcopy(model)
+function gradients(program, state, inputs, targets, masks)
+    hasproperty(state, :train_state) && return lux_gradients(program, state, (inputs, targets), masks)
+    model = deepcopy(state.model)
     isempty(masks) || program.set_masks!((; model), masks)
     _, gradient = Flux.withgradient(one -> program.compute_loss(one, inputs, targets), model)
     sums = fmap(one -> one isa AbstractArray{<:AbstractFloat} ? zero(one) : one, model)
@@ -42,12 +47,22 @@ function gradients(program, model, inputs, targets, masks)
     return program.tensors(sums)
 end
 
+function lux_gradients(program, state, data, masks)
+    isempty(masks) || program.set_masks!(state, masks)
+    (; Training, AutoZygote, Optimisers) = program
+    ts = state.train_state
+    gradient, _, _, _ = Training.compute_gradients(AutoZygote(), program.compute_loss, data, ts)
+    sums = fmap(one -> one isa AbstractArray{<:AbstractFloat} ? zero(one) : one, ts.parameters)
+    Flux.update!(Flux.setup(Descent(-1.0), sums), sums, gradient)
+    return program.tensors((; parameters = sums, ts.states))
+end
+
 function train!(program, state, file, steps)
     found, losses = Dict{String, Any}(), Float64[]
     for step in 0:(steps - 1)
         masks = part(file, "masks$step/")
         batch = program.load(reversed_axes(file["inputs$step"]), reversed_axes(file["labels$step"]))
-        step == 0 && merge!(found, arrays("gradient/", gradients(program, state.model, batch..., masks)))
+        step == 0 && merge!(found, arrays("gradient/", gradients(program, state, batch..., masks)))
         isempty(masks) || (batch = (batch..., masks))
         is_train = isdefined(program, :train_steps!)
         push!(losses, is_train ? program.train_steps!(state, [batch]) : program.train_step!(state, batch))
@@ -87,7 +102,7 @@ end
 """
 
 
-def write_case(folder: Path, job: Job, seed: int = 0) -> None:
+def write_case(folder: Path, job: Job, emit: Emit, seed: int = 0) -> None:
     """Write the float64 program of a job with given masks, and a file with weights and batches."""
     checked = msgspec.structs.replace(job, dtype="float64", dropout="given", conventions=_CONVENTIONS)
     folder.mkdir(parents=True)
@@ -101,14 +116,20 @@ def write_case(folder: Path, job: Job, seed: int = 0) -> None:
     np.savez(folder / "case.npz", **case)
 
 
-def run_julia(folder: Path) -> None:
+def run_julia(folder: Path, *packages: str) -> None:
     """Run the programs of all cases in the folder."""
-    julia = configured_julia("NPZ")
+    julia = configured_julia("NPZ", *packages)
     (folder / "run.jl").write_text(RUNNER, "utf-8")
     options = [f"--project={julia.project}", "--startup-file=no", "-O0"]
     command = [julia.executable, *options, str(folder / "run.jl"), str(folder)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=with_libraries(folder))
     assert run.returncode == 0, run.stderr
+
+
+def with_libraries(folder: Path) -> dict[str, str]:
+    """Return the environment in which a program loads its packages, which a project may have only indirectly."""
+    (folder / "Project.toml").write_text(tomli_w.dumps({"deps": LIBRARIES}), "utf-8")
+    return {**os.environ, "JULIA_LOAD_PATH": f"@:{folder}:@stdlib"}
 
 
 def compare(folder: Path, job: Job, seed: int = 0) -> None:
@@ -165,11 +186,11 @@ def batches(model: Model, size: int, seed: int) -> tuple[Any, Any]:
     return inputs, random.integers(model.classes, size=(STEPS, size, *model.label_shape))
 
 
-def check_programs(jobs: Mapping[str, Job], folder: Path) -> None:
+def check_programs(jobs: Mapping[str, Job], folder: Path, emit: Emit = flux, *packages: str) -> None:
     """Check the programs of all jobs."""
     for name, job in jobs.items():
-        write_case(folder / name, job)
-    run_julia(folder)
+        write_case(folder / name, job, emit)
+    run_julia(folder, *packages)
     failures: Sequence[str] = [
         f"{name}: {error}" for name, job in jobs.items() for error in _failures(folder / name, job)
     ]

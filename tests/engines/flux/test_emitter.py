@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.engines.flux.emitter import emit, emit_network, emit_training
+from polybench.engines.flux import emitter as flux
+from polybench.engines.flux.emitter import emit, emit_training
+from polybench.engines.flux.lux import emitter as lux
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS, find_model
-from polybench.networks.layers import BatchNorm, Conv, Dense, Flatten, ReLU, Residual
+from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Flatten, ReLU, Residual, walk
 from polybench.networks.optimizers import Optimizer
 from tests.configured_julia import configured_julia
 from tests.engines.emitted_programs import EXAMPLES, changes, job, small
@@ -30,25 +32,34 @@ def forward_pass(model: Any) -> Job:
     return msgspec.structs.replace(found, workload=msgspec.structs.replace(found.workload, pass_="forward"))
 
 
-def programs(name: str) -> dict[str, str]:
+def programs(name: str, framework: str = "flux") -> dict[str, str]:
     """Return the programs of a network by their use."""
+    emitter = {"flux": flux, "lux": lux}[framework]
+    emit, emit_training = emitter.emit, emitter.emit_training
     model = EXAMPLES.get(name) or find_model(name)
     clipped = Optimizer("nesterov", 0.1, weight_decay=0.1, gradient_clip=1.0, lr_schedule=((3, 0.2), (5, 0.1)))
     warmed_up = Optimizer("adamw", 0.1, weight_decay=1e-5, warmup_steps=3, cosine_steps=9, min_learning_rate=1e-4)
     return {
         "trained": emit_training(job(model), 3, clock=True),
         "checked": emit(job(model, dtype="float64", dropout="given")),
-        "network": emit_network(job(model)),
+        "network": emitter.emit_network(job(model)),
         "forward": emit(forward_pass(model)),
         "clipped": emit_training(job(model, clipped), 3),
         "train": emit_training(job(model, warmed_up, variants=("train",)), 3),
     }
 
 
-@pytest.mark.parametrize("name", [*MODELS, *EXAMPLES])
-def test_lines_of_a_program_are_short_and_every_function_is_used(name: str) -> None:
+def cases() -> list[tuple[str, str]]:
+    """Return each network with a framework that has its layers."""
+    models = {name: EXAMPLES.get(name) or find_model(name) for name in (*MODELS, *EXAMPLES)}
+    without_lstm = [name for name, one in models.items() if not any(isinstance(x, LSTM) for x in walk(one.layers))]
+    return [*((name, "flux") for name in models), *((name, "lux") for name in without_lstm)]
+
+
+@pytest.mark.parametrize(("name", "framework"), cases())
+def test_lines_of_a_program_are_short_and_every_function_is_used(name: str, framework: str) -> None:
     public = {"weights", "setup", "reset!", "load", "train_step!", "train_steps!", "forward_pass", "set_masks!", "clip"}
-    for text in programs(name).values():
+    for text in programs(name, framework).values():
         assert max(map(len, text.splitlines())) <= WIDTH
         assert not re.search(r"[ \t]$|\t|\n\n\n", text, re.MULTILINE)
         for function in re.findall(r"^(?:function )?(\w+!?)\(.*?\)(?: =|$)", text, re.MULTILINE):
@@ -60,9 +71,9 @@ def test_runic_would_change_nothing(tmp_path: Path) -> None:
     load = [julia.executable, "--startup-file=no", "--project=@runic", "-e"]
     if subprocess.run([*load, "using Runic"], capture_output=True, check=False).returncode:
         pytest.skip("Runic is not in the environment @runic of Julia")
-    for name in (*MODELS, *EXAMPLES):
-        for use, text in programs(name).items():
-            (tmp_path / f"{name}_{use}.jl").write_text(text, "utf-8")
+    for name, framework in cases():
+        for use, text in programs(name, framework).items():
+            (tmp_path / f"{framework}_{name}_{use}.jl").write_text(text, "utf-8")
     command = [*load, "using Runic; exit(Runic.main(ARGS))", "--", "--check", "--diff", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -47,6 +47,8 @@ CUDA_PACKAGES = ("CUDA", "cuDNN")
 """Packages for training on CUDA."""
 PACKAGE_BY_VARIANT = {"enzyme": "Enzyme", "lux": "Lux", "mkl": "MKL", "mooncake": "Mooncake", "reactant": "Reactant"}
 """Package by variant (or engine). PolyBench's methods for a package are in its extension `PolyBench{package}Ext`."""
+LUX_PROGRAM_PACKAGES = ("Lux", "OneHotArrays", "Optimisers", "Zygote")
+"""Packages that a program of Lux loads, which needs them in the project when it starts alone."""
 OPTIONAL_PACKAGES = (*CUDA_PACKAGES, *PACKAGE_BY_VARIANT.values())
 """Packages that `polybench setup flux` adds on request."""
 
@@ -233,6 +235,11 @@ def check_requirements(variants: tuple[str, ...]) -> None:
 def packages_of(variants: Iterable[str]) -> list[str]:
     """Return the packages that these variants need."""
     return [PACKAGE_BY_VARIANT[name] for name in variants if name in PACKAGE_BY_VARIANT]
+
+
+def with_companions(packages: Sequence[str]) -> list[str]:
+    """Return optional packages, and those that the programs of Lux need if it is one of them."""
+    return list(dict.fromkeys((*packages, *(LUX_PROGRAM_PACKAGES if "Lux" in packages else ()))))
 
 
 def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -26,11 +27,19 @@ MAX_PACKAGES = 20
 """Packages that the cache keeps: those that were used last."""
 
 _DEPENDENCIES = {
-    "Flux": "587475ba-b771-5e3f-ad9e-33799f191a9c",
     "PrecompileTools": "aea7be01-6a6a-4083-8856-8a6e6704d82a",
     "PythonCall": "6099a3de-0909-46bc-b1f4-468b9a2dfc0d",
-    "Random": "9a3f8284-a2c9-5f02-9a11-845980a1fd5c",
 }
+LIBRARIES = {
+    "Flux": "587475ba-b771-5e3f-ad9e-33799f191a9c",
+    "Lux": "b2108857-7c20-44ae-9111-449ecde12c47",
+    "OneHotArrays": "0b1bfda6-eb8a-41d2-88d8-f5af5cad476f",
+    "Optimisers": "3bd65402-5787-11e9-1adc-39752487f4e2",
+    "Random": "9a3f8284-a2c9-5f02-9a11-845980a1fd5c",
+    "Zygote": "e88e6eb3-aa80-5325-afca-941959d7151f",
+}
+"""Packages that programs load; Flux brings all but Lux, whether or not the project has them directly."""
+_USING = re.compile(r"^using (\w+)", re.MULTILINE)
 
 _LOAD = """
 function (folder, name, is_writable)
@@ -58,7 +67,18 @@ const program = @__MODULE__
 
 end
 """
-_INCLUDE = "path -> (program = Module(:Program); Base.include(program, path); program)"
+_INCLUDE = """
+function (folder)
+    program = Module(:Program)
+    push!(LOAD_PATH, folder) # names what it loads, which the project may have only indirectly
+    try
+        Base.include(program, joinpath(folder, "program.jl"))
+    finally
+        pop!(LOAD_PATH)
+    end
+    return program
+end
+"""
 
 
 _included: dict[str, Any] = {}
@@ -69,10 +89,15 @@ def include(main: Any, text: str) -> Any:
     """Return the program as a module of this process, which Julia compiles while it runs."""
     if text not in _included:
         with tempfile.TemporaryDirectory(prefix="polybench-program-") as folder:
-            file = Path(folder, "program.jl")
-            file.write_text(text, "utf-8")
-            _included[text] = main.seval(_INCLUDE)(str(file))
+            Path(folder, "program.jl").write_text(text, "utf-8")
+            Path(folder, "Project.toml").write_text(tomli_w.dumps({"deps": _libraries(text)}), "utf-8")
+            _included[text] = main.seval(_INCLUDE)(folder)
     return _included[text]
+
+
+def _libraries(text: str) -> dict[str, str]:
+    """Return the packages that a program loads, by name with their UUIDs."""
+    return {name: LIBRARIES[name] for name in sorted({*_USING.findall(text)} & {*LIBRARIES})}
 
 
 def load_package(main: Any, text: str, workload: str) -> Any:
@@ -95,7 +120,7 @@ def load_package(main: Any, text: str, workload: str) -> Any:
 
 def _package_files(text: str, workload: str) -> dict[str, str]:
     """Return the files of the package; the program's text is one of them, unchanged."""
-    dependencies = {**_DEPENDENCIES, NAME: package_project()["uuid"]}
+    dependencies = {**_DEPENDENCIES, **_libraries(text), NAME: package_project()["uuid"]}
     key = hashlib.sha256("\0".join([text, workload, _MODULE, *dependencies.values()]).encode()).hexdigest()
     name = f"{NAME}Program_{key[:16]}"
     project = {"name": name, "uuid": str(uuid.UUID(key[:32])), "version": "0.1.0", "deps": dependencies}

@@ -26,6 +26,7 @@ from polybench.data.disk import only_process
 from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia.discovery import SETUP, Julia, find, first_error_line, save_julia
 from polybench.engines.flux.julia.environment import environments_folder, own_environment
+from polybench.engines.flux.julia.program import LIBRARIES
 from polybench.errors import EngineUnavailable
 
 PrintFunction = Callable[[str], None]
@@ -171,12 +172,12 @@ def _install(julia: Julia | None, print_line: PrintFunction, more: Sequence[str]
     settings |= julia.variables if julia else {}
     if julia and julia.found_by != "juliapkg":
         settings |= {"PYTHON_JULIAPKG_EXE": julia.executable, "PYTHON_JULIAPKG_PROJECT": julia.project}
-    package = discovery.package_project()
+    identifiers = {**LIBRARIES, **discovery.package_project()["weakdeps"]}
     try:
         # Its output is not a result.
         with _juliapkg_settings(settings | _pkg_variables(offline)), contextlib.redirect_stdout(sys.stderr):
             for name in more:  # juliapkg removes packages that its list lacks from its own project
-                juliapkg.add(name, package["weakdeps"][name], version=discovery.bounds()[name])
+                juliapkg.add(name, identifiers[name], version=discovery.bounds().get(name))
             juliapkg.resolve(force=True)  # it detects changes of its list, but not of its project
     except Exception as error:  # juliapkg raises plain Exceptions and errors of its downloads
         if julia and (unknown := _unregistered(julia, more)):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.engines.flux import lux
 from polybench.engines.flux.julia.discovery import (
     EXECUTABLE,
     FOUND_BY,
@@ -27,6 +26,7 @@ from polybench.engines.flux.julia.environment import (
     requested_packages,
     threads,
 )
+from polybench.engines.flux.lux import engine as lux
 from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import worker_environment
 from tests.engines.flux.julia.conftest import COMPLETE, Make

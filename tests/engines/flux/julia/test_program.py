@@ -99,6 +99,13 @@ def test_no_package_without_a_cache(folder: Path) -> None:
     assert main.loaded == []
 
 
+def test_a_package_names_what_its_program_loads() -> None:
+    """A project may have these packages only indirectly, where an import needs their UUIDs."""
+    text = "using Lux\nusing Lux.NNlib: gelu_erf\nusing OneHotArrays\nusing NPZ\n# using Flux\n"
+    deps = tomllib.loads(program._package_files(text, WORKLOAD)["Project.toml"])["deps"]
+    assert deps.keys() == {"Lux", "OneHotArrays", "PolyBench", "PrecompileTools", "PythonCall"}
+
+
 def test_an_included_program_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_included", {})
     main = Main()

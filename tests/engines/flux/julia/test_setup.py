@@ -16,7 +16,14 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.engines.flux.julia import setup as julia_setup
-from polybench.engines.flux.julia.discovery import Julia, bounds, configuration_file, package_folder, saved_julia
+from polybench.engines.flux.julia.discovery import (
+    LUX_PROGRAM_PACKAGES,
+    Julia,
+    bounds,
+    configuration_file,
+    package_folder,
+    saved_julia,
+)
 from polybench.engines.flux.julia.environment import environment, environments_folder, own_environment
 from polybench.errors import EngineUnavailable
 from polybench.runner import doctor
@@ -141,7 +148,7 @@ def test_setup_ends_with_what_an_added_package_is_for(
     tested = []
     prepared = SimpleNamespace(startup=SimpleNamespace(first_step_seconds=0.5), losses=[2.3, 2.2])
     monkeypatch.setattr(doctor, "smoke_test", lambda name: tested.append(name) or prepared)
-    packages = COMPLETE | {"Lux": "1.31.4", "Mooncake": "0.5.45"}
+    packages = COMPLETE | dict.fromkeys(LUX_PROGRAM_PACKAGES, "1.31.4") | {"Mooncake": "0.5.45"}
     more = ("--add-package", "Lux", "--add-package", "Mooncake")
     code, output = setup("--julia", executable(), "--project", project(packages), *more)
     assert code == 0, output
@@ -176,6 +183,7 @@ def test_juliapkg_gets_the_version_bounds(executable: Make, project: Make, tmp_p
     julia = executable(then=f'case "$*" in *Pkg.add*) {copy} ;; esac')
     assert setup("--julia", julia, "--project", project({}), "--cuda", "--add-package", "Lux")[0] == 4
     compat = tomllib.loads((tmp_path / "seen.toml").read_text())["compat"]
+    assert {*LUX_PROGRAM_PACKAGES} <= set(tomllib.loads((tmp_path / "seen.toml").read_text())["deps"])
     for name in ("Flux", "JSON", "CUDA", "cuDNN", "Lux"):
         assert compat[name].replace("^", "") == bounds()[name], name
     assert compat["PythonCall"] == "=0.9.34"

@@ -1,4 +1,4 @@
-"""The engine `lux`: the networks and optimizers of `flux`, trained by Lux.jl's own step."""
+"""The engine `lux`: runs the program of Lux in the Julia session of `flux`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from polybench.engines.base import Weights
 from polybench.engines.flux.engine import FluxEngine
 from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia import environment as julia_environment
+from polybench.engines.flux.lux.emitter import emit
 from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, walk
 
-_STEP_MODE = "lux"
+_NAME = "lux"
+"""The engine, by which `discovery` knows its package."""
 
 
 class LuxEngine(FluxEngine):
-    """`Training.single_train_step!` with Zygote on a Lux `Chain` (`julia/ext/PolyBenchLuxExt.jl`)."""
-
-    step_modes = (_STEP_MODE,)
+    """`Training.single_train_step!` with Zygote on a Lux `Chain`."""
 
     def build(self, job: Job, weights: Weights) -> None:
         if lstm := next((layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)), None):
@@ -26,14 +26,17 @@ class LuxEngine(FluxEngine):
             raise EngineUnavailable("lux supports the CPU only", "use --devices cpu")
         super().build(job, weights)
 
+    def write_program(self, job: Job) -> str:
+        return emit(job)
+
 
 def environment(
     device: str, study_threads: int, variants: tuple[str, ...], project: str | None = None
 ) -> dict[str, str]:
     """Variables for a worker; see `EngineSpec.environment_factory`."""
-    return julia_environment.environment(device, study_threads, (*variants, _STEP_MODE), project)
+    return julia_environment.environment(device, study_threads, (*variants, _NAME), project)
 
 
 def check_requirements(variants: tuple[str, ...]) -> None:
     """Check for Julia and Lux.jl without starting Julia; see `EngineSpec.requirement_check`."""
-    discovery.check_requirements((*variants, _STEP_MODE))
+    discovery.check_requirements((*variants, _NAME))
