@@ -79,6 +79,11 @@ class Model(msgspec.Struct, frozen=True):
         return shape[:-1]
 
     @property
+    def title(self) -> str:
+        """The name without what tells networks of one name apart."""
+        return self.name.partition("~")[0]
+
+    @property
     def input_kind(self) -> Literal["image", "sequence"]:
         """The noun for one input."""
         return "image" if len(self.input_shape) == 3 else "sequence"

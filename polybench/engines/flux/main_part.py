@@ -23,7 +23,7 @@ def network(assignment: str) -> MainPart:
 arrays = npzread(first(splitext(@__FILE__)) * ".npz")
 state = setup(Dict(name => reversed(array) for (name, array) in arrays))
 {assignment}"""
-    return MainPart((), ("using NPZ",), text)
+    return MainPart(text, libraries=("using NPZ",))
 
 
 _USAGE = """#     julia --threads=THREADS THIS_FILE initial_state.npz FOLDER
@@ -73,7 +73,7 @@ def training(job: Job, steps: int, packages: Sequence[str] = ("Flux",), *, clock
     ])  # fmt: skip
     *others, last = sorted({*packages, "NPZ"})
     usage = _USAGE.replace("THREADS", str(julia_threads), 1).replace("PACKAGES", f"{', '.join(others)} and {last}")
-    return MainPart((), ("using LinearAlgebra: BLAS", "using NPZ"), text, usage, _CLOCK if clock else ())
+    return MainPart(text, usage, _CLOCK if clock else (), ("using LinearAlgebra: BLAS", "using NPZ"))
 
 
 def _tick(clock: bool, phase: str) -> list[str]:

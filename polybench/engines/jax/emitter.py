@@ -7,12 +7,12 @@ first steps are off by up to 1e-5, the whole tolerance of the parity check. This
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from polybench.engines.jax.network_code import NetworkCode
 from polybench.engines.job import Job
-from polybench.engines.shared.main_part import NETWORK, MainPart, training
+from polybench.engines.shared.main_part import NETWORK, NO_MAIN, MainPart, training
+from polybench.engines.shared.program_text import batch_name, program, start_of_load
 from polybench.networks.layers import Layer, Shape
 from polybench.networks.optimizers import (
     ADAM_BETAS,
@@ -22,10 +22,15 @@ from polybench.networks.optimizers import (
     RMSPROP_EPSILON,
     Optimizer,
 )
-from polybench.networks.source_text import escape, wrapped
+from polybench.networks.source_text import wrapped
+
+_LIBRARIES = (
+    *("import jax", "import jax.numpy as jnp", "import numpy as np", "import optax", "from jax import lax"),
+    "from jax.sharding import Mesh, NamedSharding, PartitionSpec",
+)
 
 
-def emit(job: Job, main: MainPart | None = None, threads: int = 0) -> str:
+def emit(job: Job, main: MainPart = NO_MAIN, threads: int = 0) -> str:
     """Return the program of a job; raises EngineUnavailable for a layer that JAX lacks.
 
     `DTYPE` and `DEVICE` are at its top. Its functions are those of a program of polybench: `setup`, `reset`, `load`,
@@ -35,16 +40,15 @@ def emit(job: Job, main: MainPart | None = None, threads: int = 0) -> str:
     network = _network(job, job.model.layers, job.model.input_shape)
     is_forward_pass = job.workload.is_forward_pass
     sections = [
+        "\n".join(_constants(job, network, threads)),
         network.text(job.model.summary),
         *([] if is_forward_pass else _optimizer(job.workload.optimizer)),
         *_setup(job, network),
         _load(job),
         *(_forward_pass(network) if is_forward_pass else _training_step(job, network)),
         _weights(network),
-        *([main.text] if main is not None else []),
     ]
-    body = "\n\n\n".join(section.rstrip() for section in sections)
-    return "\n".join([*_top(job, body, main, threads), "", "", body, ""])
+    return program(f"{job.model.title} in JAX.", sections, _LIBRARIES, main)
 
 
 def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
@@ -78,31 +82,8 @@ def _network(job: Job, layers: Sequence[Layer], shape: Shape) -> NetworkCode:
     )
 
 
-def _top(job: Job, body: str, main: MainPart | None, threads: int) -> Iterator[str]:
-    """Yield the imports and constants."""
-    usage = f"\n\n{main.usage}\n" if main is not None and main.usage else ""
-    yield f'"""{escape(job.model.name.partition("~")[0])} in JAX.{usage}"""'
-    yield ""
-    yield from [*main.first, ""] if main is not None and main.first else []
-    standard = {
-        *(["import math"] if "math." in body else []),
-        *(["import os"] if threads else []),
-        *([] if job.workload.is_forward_pass else ["from functools import partial"]),
-        *(main.standard if main is not None else []),
-    }
-    yield from sorted(standard, key=lambda line: (line.startswith("from"), line))
-    yield from [""] if standard else []
-    libraries = {
-        "import jax",
-        "import jax.numpy as jnp",
-        "import numpy as np",
-        *(["import optax"] if not job.workload.is_forward_pass else []),
-        *(["from jax import lax"] if re.search(r"\blax\.", body) else []),
-        *(["from jax.sharding import Mesh, NamedSharding, PartitionSpec"] if job.workload.replicas > 1 else []),
-        *(main.libraries if main is not None else []),
-    }
-    yield from sorted(libraries, key=lambda line: (line.startswith("from"), line))
-    yield ""
+def _constants(job: Job, network: NetworkCode, threads: int) -> Iterator[str]:
+    """Yield the settings and constants."""
     if threads:
         yield f'os.environ["NPROC"] = "{threads}"  # read at the first use of a device'
     precision = "tensorfloat32" if job.workload.precision == "tf32" else "float32"
@@ -112,7 +93,7 @@ def _top(job: Job, body: str, main: MainPart | None, threads: int) -> Iterator[s
     yield ""
     yield f"DTYPE = jnp.{job.dtype}"
     yield from _devices(job)
-    if "SEED" in body:
+    if network.has_dropout:
         yield f"SEED = {job.seed}"
 
 
@@ -253,21 +234,12 @@ def _setup(job: Job, network: NetworkCode) -> Iterator[str]:
 
 
 def _load(job: Job) -> str:
-    model, kind = job.model, f"{job.model.input_kind}s"
-    if model.vocabulary_size is not None:
-        dtype, described = "np.int32", f"sequences {_shape(model.input_shape)} of tokens"
-    else:
-        dtype, described = "DTYPE", f"{kind} {_shape(model.input_shape)}{' in 0..1' if kind == 'images' else ''}"
+    name, dtype = batch_name(job.model), "DTYPE" if job.model.vocabulary_size is None else "np.int32"
     placed = "SHARDS" if job.workload.replicas > 1 else "DEVICE"
     return "\n".join([
-        f"def load({kind}, labels):",
-        f'    """Move {described} and labels {_shape(model.label_shape)} to the device."""',
-        f"    return jax.device_put(({kind}.astype({dtype}), labels.astype(np.int32)), {placed})",
+        *start_of_load(job.model),
+        f"    return jax.device_put(({name}.astype({dtype}), labels.astype(np.int32)), {placed})",
     ])  # fmt: skip
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"({', '.join(['batch', *map(str, shape)])})" if shape else "(batch,)"
 
 
 def _forward_pass(network: NetworkCode) -> Iterator[str]:

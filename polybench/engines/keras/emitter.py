@@ -8,10 +8,10 @@ from __future__ import annotations
 from polybench.engines.job import Job
 from polybench.engines.keras.environment import BACKENDS
 from polybench.engines.shared import keras_emitter as common
-from polybench.engines.shared.main_part import NETWORK, MainPart, training
+from polybench.engines.shared.main_part import NETWORK, NO_MAIN, MainPart, training
 
 
-def emit(job: Job, main: MainPart | None = None, *, backend: str | None = None) -> str:
+def emit(job: Job, main: MainPart = NO_MAIN, *, backend: str | None = None) -> str:
     """Return the program of a job; raises EngineUnavailable for a layer that Keras lacks.
 
     `DTYPE` is at its top. Its functions are those of a program of polybench: `setup`, `reset`, `load`, `train_step`
@@ -35,14 +35,14 @@ def emit(job: Job, main: MainPart | None = None, *, backend: str | None = None) 
         common.WEIGHTS,
         *network.variables(),
     ]
-    before = [f'os.environ["KERAS_BACKEND"] = "{backend}"'] if backend else []
-    if main is not None and backend:
-        before += [
+    environment = [f'os.environ["KERAS_BACKEND"] = "{backend}"'] if backend else []
+    if main.text and backend:
+        environment += [
             f'os.environ["{name}"] = "{value.format(threads=job.workload.threads)}"'
             for name, value in {"CUDA_VISIBLE_DEVICES": "", **BACKENDS[backend].environment}.items()
             if not name.startswith("TF_")
         ]
-    return common.program(job, "Keras", sections, main, before=before)
+    return common.program(job, "Keras", sections, main, environment=environment)
 
 
 def backend_of(job: Job) -> str:

@@ -27,9 +27,10 @@ def _lines(source: Source, job: Job, steps: int) -> Iterator[str]:
     path = source.path
     yield comment(f"Starts {path.name} alone, with a clock.")
     yield from main.first
-    yield from main.standard
+    yield "import json, sys"
+    yield "from pathlib import Path"
     yield "from types import ModuleType"
-    yield from main.libraries
+    yield "import numpy as np"
     yield f"program = ModuleType({literal(f'{path.stem} (program)')})"
     yield f"program.__file__ = {literal(str(path))}"
     yield "sys.modules[program.__name__] = program"

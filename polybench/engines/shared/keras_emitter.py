@@ -18,13 +18,13 @@ the formulas of `networks.optimizers`, so the programs have classes of their own
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from polybench.engines.job import Job
+from polybench.engines.shared import program_text
 from polybench.engines.shared.keras_network_code import KerasNetwork
 from polybench.engines.shared.main_part import MainPart
-from polybench.engines.shared.schedule_code import schedule
+from polybench.engines.shared.program_text import batch_name, schedule, start_of_load
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
 from polybench.networks.optimizers import (
@@ -35,65 +35,39 @@ from polybench.networks.optimizers import (
     RMSPROP_EPSILON,
     Optimizer,
 )
-from polybench.networks.source_text import escape, wrapped
+from polybench.networks.source_text import wrapped
+
+_LIBRARIES = (
+    *("import keras", "import numpy as np", "import tensorflow as tf", "import torch"),
+    "from keras import layers, ops",
+)
 
 
 def program(
     job: Job,
     product: str,
     sections: Sequence[str],
-    main: MainPart | None,
+    main: MainPart,
     *,
-    before: Sequence[str] = (),
+    environment: Sequence[str] = (),
     constants: Sequence[str] = (),
     settings: Sequence[str] = (),
 ) -> str:
     """Return a program of these sections, with its imports and constants.
 
-    `before` are lines before Keras is imported, for its environment; `settings` are lines after the constants.
+    `environment` are lines before Keras is imported; `settings` are lines after the constants.
     """
-    name = escape(job.model.name.partition("~")[0])
-    usage = f"\n\n{main.usage}\n" if main is not None and main.usage else ""
-    body = "\n\n\n".join([*(section.rstrip() for section in sections), *([main.text] if main is not None else [])])
-    used = "\n".join([*before, *settings, body])
-    standard = [
-        *(f"import {module}" for module in ("math", "os") if _uses(module, used)),
-        *(["from collections.abc import Callable"] if "Callable" in body else []),
-        "from dataclasses import dataclass",
-        *(["from functools import partial"] if "partial(" in body else []),
-        *(main.standard if main is not None else []),
-    ]
-    libraries = [
-        "import keras",
-        *(line for module, line in _LIBRARIES.items() if _uses(module, used)),
-        f"from keras import layers{', ops' if _uses('ops', body) else ''}",
-    ]
-    policy = ['keras.config.set_dtype_policy("mixed_bfloat16")'] if _is_mixed(job) else []
     top = [
-        f'"""{name} in {product}.{usage}"""',
-        "",
-        *([*main.first, ""] if main is not None and main.first else []),
-        *sorted(set(standard), key=lambda line: (line.startswith("from"), line)),
-        *(["", *before] if before else []),
-        "",
-        *libraries,
-        "",
         f'DTYPE = "{job.dtype}"',
         *constants,
         f"SEED = {job.seed}",
         "",
         "keras.config.set_floatx(DTYPE)",
-        *policy,
+        *(['keras.config.set_dtype_policy("mixed_bfloat16")'] if _is_mixed(job) else []),
         *settings,
     ]
-    return "\n".join(top) + f"\n\n\n{body}\n"
-
-
-_LIBRARIES = {"np": "import numpy as np", "tf": "import tensorflow as tf", "torch": "import torch"}
-
-
-def _uses(module: str, text: str) -> bool:
-    return re.search(rf"(?<![\w.\"]){module}\.\w", text) is not None
+    title = f"{job.model.title} in {product}."
+    return program_text.program(title, ["\n".join(top), *sections], _LIBRARIES, main, environment)
 
 
 def _is_mixed(job: Job) -> bool:
@@ -229,28 +203,19 @@ def load(job: Job, to_device: str, *converted: str, scope: str = "") -> str:
 
     `converted` are lines before it.
     """
-    model = job.model
-    name, shape = "images" if model.input_kind == "image" else "sequences", _shape(model.input_shape)
-    lines, last, described = [], "", f"{name} {shape}{' in 0..1' if name == 'images' else ''}"
-    if model.vocabulary_size is not None:
-        described = f"sequences {shape} of tokens"
-    elif len(model.input_shape) == 3:
+    model, name, last, lines = job.model, batch_name(job.model), "", list[str]()
+    if len(model.input_shape) == 3:
         last = ", channels last"
         lines = [f'    {name} = np.array({name}.transpose(0, 2, 3, 1), DTYPE, order="C")']
-    else:
+    elif model.vocabulary_size is None:
         lines = [f"    {name} = {name}.astype(DTYPE)"]
     returned = f"return {to_device}({name}), {to_device}(labels)"
     return "\n".join([
-        f"def load({name}, labels):",
-        f'    """Move {described} and labels {_shape(model.label_shape)} to the device{last}."""',
+        *start_of_load(model, last),
         *lines,
         *converted,
         *([f"    with {scope}:", f"        {returned}"] if scope else [f"    {returned}"]),
     ])  # fmt: skip
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"({', '.join(['batch', *map(str, shape)])})" if shape else "(batch,)"
 
 
 def set_masks(job: Job, network: KerasNetwork) -> Iterator[str]:

@@ -11,34 +11,31 @@ from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 
 
 class MainPart(NamedTuple):
-    """Lines at the end of a program, after those that set up the framework, and the modules that they need.
+    """Lines at the end of a program, after those that set up the framework.
 
     Attributes:
-        standard: `import` lines of the standard library.
-        libraries: those of other packages.
         text: the code.
         usage: how to run it, for the docstring.
         first: lines before all others, after the docstring.
+        libraries: in Julia, the lines that load the packages that it needs.
     """
 
-    standard: Sequence[str]
-    libraries: Sequence[str]
-    text: str
+    text: str = ""
     usage: str = ""
     first: Sequence[str] = ()
+    libraries: Sequence[str] = ()
 
+
+NO_MAIN = MainPart()
+"""Of a program that another one imports."""
 
 _USAGE = """    python THIS_FILE initial_state.npz FOLDER
 
 initial_state.npz has the initial weights and the inputs of each batch; it comes from
 `polybench export --weights`. FOLDER has the data, as `export --train -o` writes it."""
 
-NETWORK = MainPart(
-    ("from pathlib import Path",),
-    ("import numpy as np",),
-    """with np.load(Path(__file__).with_suffix(".npz")) as file:
-    network = setup({name: file[name] for name in file}).model""",
-)
+NETWORK = MainPart("""with np.load(Path(__file__).with_suffix(".npz")) as file:
+    network = setup({name: file[name] for name in file}).model""")
 """Makes `network`, with the weights beside the program."""
 
 
@@ -57,7 +54,6 @@ def training(
 
     has_images = len(job.model.input_shape) == 3
     printed = '"clock": clock, ' if clock else ""
-    standard = ("import json", "import sys", "import time", "from pathlib import Path")
     text = "\n".join([
         f"UNTIMED_STEPS, STEPS = {WARMUP_STEPS_PER_BLOCK}, {steps}",
         "",
@@ -78,7 +74,7 @@ def training(
         *(f"    {line}" for line in (_timed_together(synchronize) if synchronize else _timed_steps(wait))),
         f'    print(json.dumps({{{printed}"step_seconds": seconds, "losses": losses}}))',
     ])  # fmt: skip
-    return MainPart(standard, ("import numpy as np",), text, _USAGE, _CLOCK if clock else ())
+    return MainPart(text, _USAGE, _CLOCK if clock else ())
 
 
 _READ_SEQUENCES = (

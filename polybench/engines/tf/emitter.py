@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from polybench.engines.job import Job
 from polybench.engines.shared import keras_emitter as common
-from polybench.engines.shared.main_part import NETWORK, MainPart, training
+from polybench.engines.shared.main_part import NETWORK, NO_MAIN, MainPart, training
 
 
-def emit(job: Job, main: MainPart | None = None) -> str:
+def emit(job: Job, main: MainPart = NO_MAIN) -> str:
     """Return the program of a job; raises EngineUnavailable for a layer that Keras lacks.
 
     `DTYPE` and `DEVICE` are at its top. Its functions are those of a program of polybench: `setup`, `reset`, `load`,

@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polybench.engines.job import Job
-from polybench.engines.shared.main_part import NETWORK, MainPart, training
-from polybench.engines.shared.schedule_code import schedule
+from polybench.engines.shared.main_part import NETWORK, NO_MAIN, MainPart, training
+from polybench.engines.shared.program_text import batch_name, program, schedule, start_of_load
 from polybench.engines.torch.network_code import NetworkCode
 from polybench.networks.layers import Layer, Shape
 from polybench.networks.optimizers import ADAM_BETAS, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
-from polybench.networks.source_text import escape, wrapped
+from polybench.networks.source_text import wrapped
 
 WARMUP_STEPS = 3
 """Steps before the capture of a CUDA graph, as in PyTorch's documentation."""
+_LIBRARIES = (
+    *("import numpy as np", "import torch", "import torch.nn.functional as F", "from torch import nn"),
+    "from torch.nn.parallel import DistributedDataParallel",
+)
 
 
-def emit(job: Job, main: MainPart | None = None) -> str:
+def emit(job: Job, main: MainPart = NO_MAIN) -> str:
     """Return the program of a job; raises EngineUnavailable for a layer that PyTorch lacks.
 
     `DTYPE` and `DEVICE` are at its top. Its functions are those of a program of polybench: `setup`, `reset`, `load`,
@@ -29,6 +33,7 @@ def emit(job: Job, main: MainPart | None = None) -> str:
     network = NetworkCode(job.model.layers, job.model.input_shape, given_masks=job.dropout == "given")
     is_forward_pass = job.workload.is_forward_pass
     sections = [
+        "\n".join(_constants(job)),
         network.text(job.model.summary),
         _state(job),
         *([] if is_forward_pass else _optimizer(job.workload.optimizer, job.variants)),
@@ -38,9 +43,8 @@ def emit(job: Job, main: MainPart | None = None) -> str:
         *(_forward_pass(job) if is_forward_pass else _training_step(job)),
         _weights(job, network),
         *network.names(),
-        *([main.text] if main is not None else []),
     ]
-    return "\n\n\n".join(["\n".join(_top(job, network, main)), *(section.rstrip() for section in sections)]) + "\n"
+    return program(f"{job.model.title} in PyTorch.", sections, _LIBRARIES, main)
 
 
 def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
@@ -55,30 +59,9 @@ def emit_network(job: Job) -> str:
     return emit(job, NETWORK)
 
 
-def _top(job: Job, network: NetworkCode, main: MainPart | None) -> Iterator[str]:
-    """Yield the imports and constants."""
-    optimizer, on_gpu = job.workload.optimizer, _kind(job) == "cuda"
-    name = escape(job.model.name.partition("~")[0])
-    usage = f"\n\n{main.usage}\n" if main is not None and main.usage else ""
-    yield f'"""{name} in PyTorch.{usage}"""'
-    yield ""
-    yield from [*main.first, ""] if main is not None and main.first else []
-    has_cosine = bool(optimizer.cosine_steps) and not job.workload.is_forward_pass
-    standard = {
-        *(["import math"] if has_cosine else []),
-        *(["import re"] if network.uses_re else []),
-        "from dataclasses import dataclass",
-        *(main.standard if main is not None else []),
-    }
-    yield from sorted(standard, key=lambda line: (line.startswith("from"), line))
-    yield ""
-    yield from main.libraries if main is not None else []
-    yield "import torch"
-    yield "import torch.nn.functional as F"
-    yield "from torch import nn"
-    if job.workload.replicas > 1:
-        yield "from torch.nn.parallel import DistributedDataParallel"
-    yield ""
+def _constants(job: Job) -> Iterator[str]:
+    """Yield the constants and settings."""
+    on_gpu = _kind(job) == "cuda"
     yield f"DTYPE = torch.{job.dtype}"
     yield f'DEVICE = "{"cuda:0" if job.device == "cuda" else job.device}"'
     yield f"SEED = {job.seed}"
@@ -197,25 +180,15 @@ def _module(job: Job) -> str:
 
 
 def _load(job: Job) -> str:
-    model = job.model
-    inputs, shape = ("images", model.input_shape) if model.input_kind == "image" else ("sequences", model.input_shape)
-    if model.vocabulary_size is not None:
-        kind, described = "torch.int64", f"sequences {_shape(shape)} of tokens"
-    else:
-        kind, described = "DTYPE", f"{inputs} {_shape(shape)}{' in 0..1' if inputs == 'images' else ''}"
-    options = ["DEVICE", kind]
-    if "channels_last" in job.variants and len(shape) == 3:
+    model, name = job.model, batch_name(job.model)
+    options = ["DEVICE", "DTYPE" if model.vocabulary_size is None else "torch.int64"]
+    if "channels_last" in job.variants and len(model.input_shape) == 3:
         options.append("memory_format=torch.channels_last")
     return "\n".join([
-        f"def load({inputs}, labels):",
-        f'    """Move {described} and labels {_shape(model.label_shape)} to the device."""',
-        *wrapped(f"    {inputs} = torch.from_numpy({inputs}).to(", options),
-        f"    return {inputs}, torch.from_numpy(labels).to(DEVICE)",
+        *start_of_load(model),
+        *wrapped(f"    {name} = torch.from_numpy({name}).to(", options),
+        f"    return {name}, torch.from_numpy(labels).to(DEVICE)",
     ])  # fmt: skip
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"({', '.join(['batch', *map(str, shape)])})" if shape else "(batch,)"
 
 
 def _forward_pass(job: Job) -> Iterator[str]:

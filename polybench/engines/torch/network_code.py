@@ -130,11 +130,6 @@ class NetworkCode:
         self._paths = dict(self._located())
         self._renaming = self._find_renaming()
 
-    @property
-    def uses_re(self) -> bool:
-        """True if the code of `names` needs the module `re`."""
-        return bool(self._renaming.numbers) or self._renaming.is_variance
-
     def text(self, summary: str = "") -> str:
         """Return the classes; the last one is `Network`."""
         layers = list(spec.walk(self._layers))
