@@ -30,7 +30,7 @@ from polybench.runner.session import Session
 from polybench.runner.workers import start_reference
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Study
-from polybench.scripts.layer import KINDS, write_programs
+from polybench.scripts.layer import NO_PROGRAMS, write_programs
 from polybench.storage.store import Store
 
 _WEIGHTS = "weights.npz"
@@ -155,5 +155,5 @@ def _write_programs(plan: Plan, progress: Progress, document: LayersDocument, te
         return
     if not files:
         command = f"polybench export --train --model {plan.model.name} -o FOLDER"
-        problem = f"no programs for {layer}, {operation}, the largest slowdown: only {KINDS} are supported"
+        problem = f"no programs for {layer}, {operation}, the largest slowdown: {NO_PROGRAMS} have none"
         progress.on_warning(f"{problem}; for the whole training, run {command}")

@@ -1,7 +1,6 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
-They are the programs of an engine's emitter, with a main part. A single layer has templates (`layer_*`), whose
-constants are those of the layer.
+They are the programs of an engine's emitter, with a main part.
 
 `polybench export --train` prints the programs; benchmarks/process_overhead.py compares polybench with them. No file has
 the name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
@@ -9,11 +8,8 @@ the name of the framework that it imports: next to a `torch.py`, `import torch` 
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from collections.abc import Callable, Mapping
-from importlib import resources
 from pathlib import Path
 
 from polybench.engines import ENGINES
@@ -30,7 +26,6 @@ from polybench.engines.tf import emitter as tf
 from polybench.engines.torch import emitter as torch
 from polybench.errors import EngineUnavailable
 from polybench.networks.model import Model
-from polybench.networks.source_text import literal
 from polybench.schema.options import JULIA_SUFFIX, Configuration, Workload
 
 STEPS = 58
@@ -126,20 +121,3 @@ def extension(configuration: Configuration) -> str:
     """Return the file extension of the configuration's script."""
     engine = configuration.engine
     return ".jl" if engine in ("flux", "lux") or engine.endswith(JULIA_SUFFIX) else ".py"
-
-
-def render(template: str, constants: Mapping[str, object], **code: str) -> str:
-    """Return the program of a file of this folder with other constants.
-
-    They become the values of `constants` and the expressions of `code`; KeyError if the file lacks one.
-    """
-    text = resources.files(__package__).joinpath(template).read_text("utf-8")
-    # Julia's literals of numbers and booleans are those of JSON.
-    number = json.dumps if template.endswith(".jl") else repr
-    values = {name: literal(value) if isinstance(value, str) else number(value) for name, value in constants.items()}
-    for constant, value in (values | code).items():
-        line = re.compile(rf"^((?:const )?{constant}) = .*$", re.MULTILINE)
-        text, found = line.subn(lambda match, value=value: f"{match[1]} = {value}", text)  # type: ignore[misc]
-        if not found:
-            raise KeyError(constant)
-    return text

@@ -9,22 +9,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import AveragePool, BatchNorm, Conv, MaxPool, Operation
+from polybench.networks.layers import (
+    LSTM,
+    Attention,
+    BatchNorm,
+    Conv,
+    Dense,
+    Layer,
+    Operation,
+    ReLU,
+    Shape,
+    weight_shapes,
+)
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.options import Workload
-from polybench.scripts.layer import layer_expressions, write_programs
+from polybench.scripts.layer import LayerOperation, layer_programs, write_programs
 from polybench.worker.layers import write_layer_tensors
 from tests.configured_julia import configured_julia
+from tests.engines.emitted_programs import check_format
+from tests.example_networks import PATCHED
 
 WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
 PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative error ([\d.e+-]+)")
@@ -33,6 +45,11 @@ PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative er
 @pytest.fixture(scope="module")
 def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tensors_of(LENET, tmp_path_factory.mktemp("lenet"))
+
+
+@pytest.fixture(scope="module")
+def patched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tensors_of(PATCHED, tmp_path_factory.mktemp("patched"))
 
 
 def tensors_of(model: Model, folder: Path) -> Path:
@@ -61,6 +78,13 @@ CASES: list[tuple[str, Operation]] = [
     ("max_pool1", "input gradient"),
     ("dense1", "weight gradient"),
 ]
+OTHER_CASES: list[tuple[str, Operation]] = [
+    ("norm1", "input gradient"),
+    ("patches", "weight gradient"),
+    ("class_token", "forward"),
+    ("attention", "weight gradient"),
+]
+"""Layers of PATCHED."""
 
 
 ONE_AFTER_THE_OTHER = "import runpy, sys; [runpy.run_path(one, run_name='__main__') for one in sys.argv[1:]]"
@@ -68,14 +92,18 @@ ONE_AFTER_THE_OTHER = "import runpy, sys; [runpy.run_path(one, run_name='__main_
 
 
 @pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
-def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, framework: str, script: str) -> None:
+def test_a_program_computes_the_expected_result(
+    lenet: Path, patched: Path, tmp_path: Path, framework: str, script: str
+) -> None:
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
-    folders = [tmp_path / str(number) for number in range(len(CASES))]
-    for folder, (name, part) in zip(folders, CASES, strict=True):
-        assert script in written(lenet, folder, name, part)
-    programs = [str(folder / script) for folder in folders]
-    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(CASES))
+    programs: list[str] = []
+    for model, tensors, cases in ((LENET, lenet, CASES), (PATCHED, patched, OTHER_CASES)):
+        for name, part in cases:
+            folder = tmp_path / str(len(programs))
+            assert script in written(tensors, folder, name, part, model)
+            programs.append(str(folder / script))
+    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(programs))
 
 
 def test_the_flux_program_computes_the_expected_result(lenet: Path, tmp_path: Path) -> None:
@@ -112,30 +140,36 @@ def test_an_addition_has_no_program(tmp_path: Path) -> None:
 def test_every_layer_with_weights_has_a_program_in_each_language() -> None:
     for piece in split_layers(RESNET32):
         if piece.weight_shapes():
-            expressions = layer_expressions(piece.layer, piece.input_shape)
-            assert {"layer_torch.py", "layer_flux.jl"} <= expressions.keys(), piece.name
+            assert len(layer_programs(LayerOperation(piece.layer, piece.input_shape, "forward", 1))) == 3, piece.name
 
 
-def test_expressions_have_the_options_of_the_layer() -> None:
-    layer = Conv("conv", 3, 16, 5, stride=2, padding=1, bias=False)
-    assert layer_expressions(layer, (3, 32, 32)) == {  # Keras does not have this padding
-        "layer_torch.py": "nn.Conv2d(3, 16, 5, stride=2, padding=1, groups=1, bias=False)",
-        "layer_flux.jl": "Conv((5, 5), 3 => 16; stride = 2, pad = 1, groups = 1, bias = false)",
-    }
-    ends = Conv("conv", 3, 16, 3, stride=2, padding=((0, 1), (0, 1)), bias=False)
-    assert layer_expressions(ends, (3, 32, 32)) == {  # PyTorch does not have this padding
-        "layer_tf.py": 'keras.layers.Conv2D(16, 3, 2, "same", groups=1, use_bias=False)',
-        "layer_flux.jl": "Conv((3, 3), 3 => 16; stride = 2, pad = (0, 1, 0, 1), groups = 1, bias = false)",
-    }
-    assert layer_expressions(MaxPool(3, 2, 1), (3, 32, 32)) == {
-        "layer_torch.py": "nn.MaxPool2d(3, 2, 1)",
-        "layer_flux.jl": "MaxPool((3, 3); stride = 2, pad = 1)",
-    }
-    assert layer_expressions(AveragePool(3, 1, 1, count_padding=False), (3, 32, 32)) == {
-        "layer_torch.py": "nn.AvgPool2d(3, 1, 1, count_include_pad=False)",
-        "layer_tf.py": 'keras.layers.AveragePooling2D(3, 1, "same")',
-    }
-    same = msgspec.structs.replace(layer, stride=1, padding="same")
-    in_keras = layer_expressions(same, (3, 32, 32))["layer_tf.py"]
-    assert in_keras == 'keras.layers.Conv2D(16, 5, 1, "same", groups=1, use_bias=False)'
-    assert layer_expressions(BatchNorm("norm", 16), (16,))["layer_torch.py"] == "nn.BatchNorm1d(16, eps=1e-05)"
+def test_the_layer_is_that_of_the_emitter() -> None:
+    layer = Conv("conv", 3, 16, 3, stride=2, padding=((0, 1), (0, 1)), bias=False)
+    programs = layer_programs(LayerOperation(layer, (3, 32, 32), "weight gradient", 3))
+    assert "nn.Conv2d(3, 16, 3, stride=2, bias=False)" in programs["layer_torch.py"]
+    assert "F.pad(x, (0, 1, 0, 1))" in programs["layer_torch.py"]
+    assert re.search(r'Conv2D\(\s+16, 3, strides=2, padding="same", use_bias=False,', programs["layer_tf.py"])
+    assert "Conv((3, 3), 3 => 16; stride = 2, pad = (0, 1, 0, 1), bias = false)" in programs["layer_flux.jl"]
+    for program in programs.values():
+        assert 'Times an operation of a layer, "weight gradient", as' in program
+        assert re.search(r"(set_num_threads|parallelism_threads|nthreads)\W+(== )?3", program)
+
+
+def test_a_framework_without_the_layer_has_no_program() -> None:
+    layer = LSTM("lstm", 4, 6, biases=2)
+    assert layer_programs(LayerOperation(layer, (5, 4), "forward", 1)).keys() == {"layer_torch.py"}
+
+
+def test_programs_in_python_are_formatted(tmp_path: Path) -> None:
+    cases: list[tuple[Layer, Shape]] = [
+        (BatchNorm("norm", 3), (3, 4, 4)),
+        (Dense("dense", 4, 3), (4,)),
+        (Attention("attention", 4, 2), (5, 4)),
+        (ReLU(), (3, 4, 4)),
+    ]
+    operations: list[Operation] = ["forward", "input gradient", "weight gradient"]
+    for number, (layer, shape) in enumerate(cases):
+        for operation in operations[: 3 if weight_shapes([layer]) else 2]:
+            for name, text in layer_programs(LayerOperation(layer, shape, operation, 1)).items():
+                (tmp_path / f"{number} {operation} {name}").write_text(text, "utf-8")
+    check_format(tmp_path, "B905")

@@ -27,7 +27,7 @@ from polybench.planning.plan import resolve
 from polybench.planning.shared_files import dataset_of
 from polybench.protocol import calls
 from polybench.schema.options import Configuration, Study, Workload, configuration_grid
-from polybench.scripts import make_command, make_script, render
+from polybench.scripts import make_command, make_script
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder, write_inputs
 from tests import small_datasets
 from tests.commands import printed
@@ -296,11 +296,6 @@ def test_a_script_has_the_settings_of_the_study():
         "step < 4 && return 0.5",
     ):
         assert code in text
-
-
-def test_an_unknown_constant_is_an_error():
-    with pytest.raises(KeyError, match="DROPOUT"):
-        render("layer_flux.jl", {"DROPOUT": 0.5})
 
 
 def test_tokens_are_written_unchanged(tmp_path, monkeypatch):

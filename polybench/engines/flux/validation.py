@@ -8,7 +8,7 @@ from typing import Any
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, ReLU, walk
+from polybench.networks.layers import LSTM, BatchNorm, Dropout, Layer, MaxPool, ReLU, walk
 
 STEP_MODES = ("train", "enzyme", "mooncake", "reactant")
 """Variants that replace the whole step, which is `withgradient` with Zygote by default."""
@@ -22,8 +22,7 @@ _THROUGH_RELU = ("enzyme", "mooncake")
 def validate(job: Job) -> None:
     """Raise EngineUnavailable, with an alternative, if the job is not supported."""
     for layer in walk(job.model.layers):
-        if isinstance(layer, LSTM) and (lacks := _unsupported_lstm_options(layer)):
-            raise unsupported_layer("Flux.jl", layer, *lacks)
+        validate_layer(layer)
     if job.workload.precision == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
         raise EngineUnavailable("NVIDIA_TF32_OVERRIDE=0 disables TensorFloat-32", "unset it")
     for group in _EXCLUSIVE:
@@ -50,12 +49,17 @@ def validate(job: Job) -> None:
         _validate_reactant(job)
 
 
-def _unsupported_lstm_options(layer: LSTM) -> list[str]:
+def validate_layer(layer: Layer) -> None:
+    """Raise EngineUnavailable for an LSTM with options that Flux lacks."""
+    if not isinstance(layer, LSTM):
+        return
     activation = layer.recurrent_activation
-    return [
+    missing = [
         *(["biases = 2"] if layer.biases == 2 else []),
         *([f'recurrent_activation = "{activation}"'] if activation != "sigmoid" else []),
     ]
+    if missing:
+        raise unsupported_layer("Flux.jl", layer, *missing)
 
 
 def _validate_reactant(job: Job) -> None:

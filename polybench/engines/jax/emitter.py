@@ -67,9 +67,8 @@ def emit_network(job: Job) -> str:
 
 def emit_layer(layers: Sequence[Layer], shape: Shape, job: Job) -> str:
     """Return the program of layers alone, for inputs of `shape`: the function `network`, in the precision of a job."""
-    text = _network(job, layers, shape).text()
-    imports = "import jax\nimport jax.numpy as jnp\nfrom jax import lax"
-    return "\n\n\n".join([f"{imports}\n\nDTYPE = jnp.{job.dtype}", text]) + "\n"
+    sections = [f"DTYPE = jnp.{job.dtype}", _network(job, layers, shape).text()]
+    return program("Layers in JAX.", sections, _LIBRARIES, NO_MAIN)
 
 
 def _network(job: Job, layers: Sequence[Layer], shape: Shape) -> NetworkCode:

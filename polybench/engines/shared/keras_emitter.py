@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from polybench.engines.job import Job
 from polybench.engines.shared import program_text
 from polybench.engines.shared.keras_network_code import KerasNetwork
-from polybench.engines.shared.main_part import MainPart
+from polybench.engines.shared.main_part import NO_MAIN, MainPart
 from polybench.engines.shared.program_text import batch_name, schedule, start_of_load
 from polybench.networks import layers as spec
 from polybench.networks.model import Model
@@ -93,6 +93,7 @@ def layer_program(
     dtype: str,
     variants: Sequence[str] = (),
     batch_size: int | None = None,
+    main: MainPart = NO_MAIN,
 ) -> str:
     """Return the program of layers alone, for inputs of `shape` and `dtype`: `make_network`, `assign` and `variables`.
 
@@ -101,8 +102,7 @@ def layer_program(
     network = KerasNetwork(
         layers, shape, mask_batch_size=batch_size, variants=variants, float64=dtype == "float64", input_dtype=dtype
     )
-    imports = "from functools import partial\n\nimport keras\nimport numpy as np\nfrom keras import layers, ops"
-    return "\n\n\n".join([imports, network.text(), _ASSIGN, *network.variables()]) + "\n"
+    return program_text.program("Layers in Keras.", [network.text(), _ASSIGN, *network.variables()], _LIBRARIES, main)
 
 
 def has_given_masks(job: Job) -> bool:

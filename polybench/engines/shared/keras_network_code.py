@@ -578,11 +578,11 @@ class KerasNetwork:
         if self.renamed.startswith("NAMES"):
             table = {own: name for name, own in self._names.items() if own != name}
             yield from _display("NAMES = {", [f"{literal(own)}: {literal(name)}" for own, name in table.items()])
-        yield "VIEWS = {"
+        lines: list[str] = []
         for name, views in _VIEWS.items():
             if name in self._classes:
-                yield from _display(f"    {name}: {{", [f'"{tensor}": {view}' for tensor, view in views.items()], "},")
-        yield "}"
+                lines += _display(f"    {name}: {{", [f'"{tensor}": {view}' for tensor, view in views.items()], "},")
+        yield from ["VIEWS = {", *lines, "}"] if lines else ["VIEWS = {}"]
         yield '"""The tensors of each kind of layer, and their axes in polybench."""'
         if self.has_flattened:
             sizes = {name: (*shape[1:], shape[0]) for name, shape in self._tensors_flattened.items()}

@@ -35,7 +35,7 @@ def program(
         *([*standard, ""] if standard else []),
         *([*environment, ""] if environment else []),
         *_used(libraries, code),
-        "",
+        *(["", ""] if code.startswith(("class ", "def ")) else [""]),
         code,
         "",
     ])  # fmt: skip

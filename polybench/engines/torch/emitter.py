@@ -330,16 +330,12 @@ def _weights(job: Job, network: NetworkCode) -> str:
     ])  # fmt: skip
 
 
-def emit_layer(layers: Sequence[Layer], shape: Shape) -> str:
+def emit_layer(layers: Sequence[Layer], shape: Shape, main: MainPart = NO_MAIN) -> str:
     """Return the program of layers alone, for inputs of `shape`: the class `Network`, and `canonical` if needed."""
     network = NetworkCode(layers, shape)
-    return "\n\n\n".join([
-        "import re\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn",
-        network.text(),
-        *network.names(),
-    ]) + "\n"  # fmt: skip
+    return program("Layers in PyTorch.", [network.text(), *network.names()], _LIBRARIES, main)
 
 
 def emit_optimizer(optimizer: Optimizer) -> str:
     """Return the program of an optimizer alone: the function `make_optimizer`."""
-    return "\n\n\n".join(["import math\n\nimport torch", *_optimizer(optimizer)]) + "\n"
+    return program("An optimizer in PyTorch.", _optimizer(optimizer), _LIBRARIES, NO_MAIN)
