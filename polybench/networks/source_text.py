@@ -19,6 +19,11 @@ def escape(text: str) -> str:
     return "".join(special.get(char) or _printable(char) for char in text)
 
 
+def escape_in_braces(text: str) -> str:
+    """Return the text as it stands in an f-string of Python."""
+    return escape(text).replace("{", "{{").replace("}", "}}")
+
+
 def literal(text: str) -> str:
     """Return the literal of a text in Python and in Julia."""
     return f'"{escape(text)}"'

@@ -40,7 +40,7 @@ def emit(job: Job, main: MainPart = NO_MAIN, threads: int = 0) -> str:
     network = _network(job, job.model.layers, job.model.input_shape)
     is_forward_pass = job.workload.is_forward_pass
     sections = [
-        "\n".join(_constants(job, network, threads)),
+        "\n".join(_constants(job, threads)),
         network.text(job.model.summary),
         *([] if is_forward_pass else _optimizer(job.workload.optimizer)),
         *_setup(job, network),
@@ -81,7 +81,7 @@ def _network(job: Job, layers: Sequence[Layer], shape: Shape) -> NetworkCode:
     )
 
 
-def _constants(job: Job, network: NetworkCode, threads: int) -> Iterator[str]:
+def _constants(job: Job, threads: int) -> Iterator[str]:
     """Yield the settings and constants."""
     if threads:
         yield f'os.environ["NPROC"] = "{threads}"  # read at the first use of a device'
@@ -92,8 +92,7 @@ def _constants(job: Job, network: NetworkCode, threads: int) -> Iterator[str]:
     yield ""
     yield f"DTYPE = jnp.{job.dtype}"
     yield from _devices(job)
-    if network.has_dropout:
-        yield f"SEED = {job.seed}"
+    yield f"SEED = {job.seed}"
 
 
 def _devices(job: Job) -> Iterator[str]:
@@ -201,11 +200,12 @@ _IS_MATRIX = '''def is_matrix(params):
 def _setup(job: Job, network: NetworkCode) -> Iterator[str]:
     """Yield the functions that make the state and start again."""
     optimizer, is_forward_pass = job.workload.optimizer, job.workload.is_forward_pass
+    yield from network.initial(job.model.initialization)
     yield "\n".join([
-        "def setup(weights):",
-        '    """Return the start of a training from these weights, arrays by name."""',
+        "def setup(weights=None):",
+        '    """Return the start of a training, from these weights (arrays by name) if given."""',
         "    state = {}",
-        "    reset(state, weights)",
+        "    reset(state, initial_weights() if weights is None else weights)",
         "    return state",
     ])  # fmt: skip
     running, buffers = [], []

@@ -15,11 +15,12 @@ from itertools import groupby
 from keyword import iskeyword
 from typing import NamedTuple, TypeVar
 
+from polybench.engines.jax.initial_code import InitialCode
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
 from polybench.networks.blocks import Block, Kind, Part, Stage, blocks_of, parts
 from polybench.networks.sequence_layers import REVERSE
-from polybench.networks.source_text import WIDTH, attributes, docstring, escape, literal, wrapped
+from polybench.networks.source_text import WIDTH, attributes, docstring, escape_in_braces, literal, wrapped
 from polybench.networks.statements import Expression, Statements
 
 _HELPERS = (
@@ -31,6 +32,7 @@ _TAKEN = frozenset({
     "clip_by_global_norm", "setup", "reset", "load", "cross_entropy", "compute_loss", "update", "train_step", "weights",
     "compute_logits", "forward_pass", "read_data", "jax", "jnp", "np", "optax", "lax", "json", "os", "sys", "time",
     "partial", "params", "buffers", "masks", "name", "number", "training", "state", "inputs", "labels",
+    "initial_weights", "shapes",
 })  # fmt: skip
 """Names in the program that a block's function could have."""
 
@@ -89,7 +91,7 @@ class _Scope(NamedTuple):
         """Return the expression of a layer's or tensor's name."""
         if self.kind is None:
             return literal(name)
-        return f'f"{{name}}{_in_braces(name.removeprefix(self.kind.prefix))}"'
+        return f'f"{{name}}{escape_in_braces(name.removeprefix(self.kind.prefix))}"'
 
     def field(self, layer: spec.Layer, name: str) -> str:
         """Return a layer's number, or the parameter that stands for it."""
@@ -152,6 +154,10 @@ class NetworkCode:
             functions.append("\n".join([f"def {self._functions[kind.name]}({arguments}):", *body]))
         return "\n\n\n".join([*functions, "\n".join(self._network(summary))])
 
+    def initial(self, initialization: str) -> Iterator[str]:
+        """Yield the functions of initial weights; `initialization` is that of the model."""
+        return InitialCode(self._parts, self._layers, self._functions).text(initialization)
+
     def _network(self, summary: str) -> Iterator[str]:
         masks = ["masks=None"] if self._given_masks and self.has_dropout else []
         changes = ["training=False"] if self.has_buffers else []
@@ -204,7 +210,7 @@ class NetworkCode:
     def _stage(self, stage: Stage, x: str) -> Iterator[str]:
         """Yield the statements of consecutive blocks, equal ones in a loop."""
         number = stage.first
-        series = _in_braces(f"{stage.parent}.{stage.base}" if stage.parent else stage.base)
+        series = escape_in_braces(f"{stage.parent}.{stage.base}" if stage.parent else stage.base)
         for call, equal in groupby(stage.blocks, lambda block: self._block(block, f'f"{series}{{number}}"', x)):
             blocks = list(equal)
             if len(blocks) == 1:
@@ -530,8 +536,3 @@ class NetworkCode:
 def has_buffers(layers: Sequence[spec.Layer]) -> bool:
     """Return True if training changes more than weights: running statistics, or the random key of dropout."""
     return any(isinstance(layer, spec.BatchNorm | spec.Dropout) for layer in spec.walk(layers))
-
-
-def _in_braces(text: str) -> str:
-    """Return a text as it stands in an f-string."""
-    return escape(text).replace("{", "{{").replace("}", "}}")

@@ -16,7 +16,7 @@ from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
 from polybench.networks.blocks import Block, Part, Stage, blocks_of, is_size, ordered_parameters, parts
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
-from polybench.networks.source_text import attributes, docstring, escape, literal, wrapped
+from polybench.networks.source_text import attributes, docstring, escape_in_braces, literal, wrapped
 from polybench.networks.statements import Expression, Statements
 
 _RESERVED = frozenset({
@@ -366,7 +366,7 @@ class _Number(NamedTuple):
     def text(self) -> list[str]:
         """Return the lines that do so for the variable `name`."""
         number = f"{{int(match[1]) + {self.first}}}" if self.first else "{match[1]}"
-        before = escape(self.before).replace("{", "{{").replace("}", "}}")
+        before = escape_in_braces(self.before)
         arguments = [f'r"{self.pattern}"', f'lambda match: f"{before}{number}{self.after}"', "name"]
         return wrapped("        name = re.sub(", arguments)
 

@@ -19,13 +19,14 @@ from polybench.engines.jax.emitter import emit, emit_network, emit_training
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.program import import_program
 from polybench.networks import MODELS, find_model
-from polybench.networks.initial_weights import initial_weights
+from polybench.networks.initial_weights import LIMITS, initial_weights
 from polybench.networks.layers import BatchNorm, Conv, Dense, Flatten, ReLU, Residual
+from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from tests.engines.emitted_programs import EXAMPLES, NAMES, changes, check_format, job, named, small, trees
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
-from tests.example_networks import FEATURES
+from tests.example_networks import FEATURES, PATCHED, RESNET8, SEQUENCES
 
 EXAMPLES = {**EXAMPLES, FEATURES.name: FEATURES}
 
@@ -58,7 +59,8 @@ def test_repeated_blocks_are_one_function_and_a_loop() -> None:
 
 def test_a_program_has_only_the_functions_of_its_layers() -> None:
     functions = [line.partition("(")[0] for line in emit(job()).splitlines() if line.startswith("def ")]
-    own = ["setup", "reset", "load", "cross_entropy", "compute_loss", "update", "train_step", "weights"]
+    own = ["shapes", "initial_weights", "setup", "reset", "load"]
+    own += ["cross_entropy", "compute_loss", "update", "train_step", "weights"]
     assert functions == [f"def {name}" for name in ("conv", "dense", "max_pool", "network", *own)]
 
 
@@ -136,8 +138,7 @@ def test_each_setting_is_in_the_program(fields: dict[str, Any], line: str) -> No
     assert line not in emit(job()).splitlines()
 
 
-def test_the_seed_is_that_of_dropout() -> None:
-    assert "SEED" not in emit(job(seed=7))
+def test_a_program_has_the_seed_of_the_job() -> None:
     assert "SEED = 7\n" in emit(job(find_model("mnist-mlp"), seed=7))
 
 
@@ -210,6 +211,43 @@ def test_the_learning_rate_has_all_digits_in_float64(fixture: EngineFixture) -> 
         jax.config.update("jax_enable_x64", False)
 
 
+@in_process_of("jax")
+def test_without_weights_a_program_draws_its_own(fixture: EngineFixture) -> None:
+    for model in (msgspec.structs.replace(RESNET8, initialization="he"), SEQUENCES, PATCHED):
+        program = import_program(emit(job(model)), None)
+        found, limit = program.weights(program.setup()), LIMITS[model.initialization]
+        for name, expected in initial_weights(model, 0).items():
+            if expected.ndim == 1:
+                np.testing.assert_array_equal(found[name], expected)
+            else:
+                assert 0.5 * limit(expected.shape) < np.abs(found[name]).max() <= limit(expected.shape)
+        drawn = [one.tobytes() for one in found.values() if one.ndim > 1]
+        assert len({*drawn}) == len(drawn)
+
+
+@in_process_of("jax")
+def test_the_shapes_of_a_program_are_those_of_the_network(fixture: EngineFixture) -> None:
+    for model in map(find_model, MODELS):
+        assert import_program(emit(job(model)), None).shapes() == model.tensor_shapes()
+
+
+@in_process_of("jax")
+def test_the_shapes_of_blocks_need_no_multiples_of_their_parameters(fixture: EngineFixture) -> None:
+    sizes = ((12, 2), (24, 8))  # channels and groups: 6 and 3 inputs of each group
+    layers = [
+        layer
+        for number, (channels, groups) in enumerate(sizes)
+        for layer in (
+            Conv(f"block{number}.conv", channels, channels, 1, groups=groups),
+            Conv(f"block{number}.wide", channels, 24, 1),
+        )
+    ]
+    model = small(Conv("first", 3, 12, 1), *layers, Flatten(), Dense("dense", 24 * 16, LENET.classes))
+    text = emit(job(model))
+    assert "def block(params, name, x, hidden)" in text
+    assert import_program(text, None).shapes() == model.tensor_shapes()
+
+
 def check_tensors(model: Model) -> None:
     """Check that a program returns the weights that it was given, each with its name."""
     random = np.random.default_rng(1)
@@ -217,6 +255,7 @@ def check_tensors(model: Model) -> None:
     program = import_program(emit(job(model)), None)
     found = program.weights(program.setup(weights))
     assert {name: one.tobytes() for name, one in found.items()} == {n: one.tobytes() for n, one in weights.items()}
+    assert program.shapes() == model.tensor_shapes()
 
 
 def check_gradients(model: Model) -> None:
