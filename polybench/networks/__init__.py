@@ -9,7 +9,6 @@ import msgspec
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.networks.catdog import DEPTHS, catdog
 from polybench.networks.model import Model
-from polybench.networks.sequence_layers import Positions
 from polybench.networks.single_layer import is_single_layer, single_layer
 from polybench.plugins import Registry
 
@@ -72,7 +71,7 @@ def _with_size(name: str, size: str) -> Model:
         problem = "expected the height and width of images in pixels after @, such as catdog-2@96, or the length of"
         raise BadInput(f"{name}@{size}: {problem} sequences, such as char-gpt@256")
     model, side = find_model(name), int(size)
-    if any(isinstance(layer, Positions) for layer in model.layers) and model.input_kind == "sequence":
+    if any("length" in layer.inferred for layer in model.layers) and model.input_kind == "sequence":
         return _with_length(model, side)
     if name.startswith("catdog-"):
         return catdog(int(name.removeprefix("catdog-")), side)
@@ -102,8 +101,7 @@ def _with_length(model: Model, length: int) -> Model:
     if length == before:
         return model
     layers = tuple(
-        msgspec.structs.replace(layer, length=length) if isinstance(layer, Positions) else layer
-        for layer in model.layers
+        msgspec.structs.replace(layer, length=length) if "length" in layer.inferred else layer for layer in model.layers
     )
     return msgspec.structs.replace(
         model,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from polybench.networks.layers import GELU, Dense, Layer, Named, ReLU, ReLU6, Residual, Shape, SiLU, walk
+from polybench.networks.layers import Dense, Layer, Named, Residual, Shape, walk
 
 _NUMBERED = re.compile(r"(?:(?P<parent>.+)\.)?(?P<base>[^.]*?)(?P<number>0|[1-9]\d*)", re.ASCII)
 _SIZES = ("inputs", "outputs", "channels", "features", "units", "groups")
@@ -124,8 +124,7 @@ def _runs(layers: Sequence[Layer], shape: Shape) -> Iterator[_Run]:
     run = _Run("", (), shape)
     for layer in layers:
         prefix = _prefix(layer)
-        is_activation = prefix is None and isinstance(layer, ReLU | ReLU6 | GELU | SiLU)
-        if prefix == run.prefix or (is_activation and run.prefix):
+        if prefix == run.prefix or (layer.is_activation and run.prefix):
             run = run._replace(layers=(*run.layers, layer))
         else:
             yield run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -15,7 +16,19 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 
 
 class LayerBase(msgspec.Struct, frozen=True):
-    """A layer without tensors whose output has the shape of its input; subclasses override what differs."""
+    """A layer without tensors whose output has the shape of its input; subclasses override what differs.
+
+    Attributes:
+        is_activation: True if it computes each value from one of the input.
+        is_norm: True if it divides values by their own standard deviation.
+        is_random: True if training draws random numbers.
+        inferred: fields that equal the size of this axis of the input: its channels, features or length.
+    """
+
+    is_activation: ClassVar[bool] = False
+    is_norm: ClassVar[bool] = False
+    is_random: ClassVar[bool] = False
+    inferred: ClassVar[Mapping[str, int]] = {}
 
     def weight_shapes(self) -> dict[str, Shape]:
         """Return the canonical shape of each trained tensor, by name."""
@@ -39,6 +52,10 @@ class LayerBase(msgspec.Struct, frozen=True):
 
     def recurrent_macs(self, shape: Shape) -> int:
         """Return those of `macs` that use the layer's own output instead of its input."""
+        return 0
+
+    def score_macs(self, shape: Shape) -> int:
+        """Return those of `macs` that multiply values of the input by each other instead of by weights."""
         return 0
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -43,6 +43,8 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     With several `groups`, group g of the outputs reads group g of the inputs only. As many groups as inputs make a
     depthwise convolution.
     """
+
+    inferred: ClassVar[Mapping[str, int]] = {"inputs": 0}
 
     name: str
     inputs: Size
@@ -137,6 +139,9 @@ class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
     Ioffe and Szegedy, 2015: https://arxiv.org/abs/1502.03167
     """
 
+    is_norm: ClassVar[bool] = True
+    inferred: ClassVar[Mapping[str, int]] = {"channels": 0}
+
     name: str
     channels: Size
     epsilon: Fraction = 1e-5
@@ -161,6 +166,9 @@ class LayerNorm(LayerBase, frozen=True, tag="layer_norm"):
     The variance is divided by n. Ba, Kiros and Hinton, 2016: https://arxiv.org/abs/1607.06450
     """
 
+    is_norm: ClassVar[bool] = True
+    inferred: ClassVar[Mapping[str, int]] = {"features": -1}
+
     name: str
     features: Size
     epsilon: Fraction = 1e-5
@@ -182,6 +190,9 @@ class GroupNorm(LayerBase, frozen=True, tag="group_norm"):
 
     Wu and He, 2018: https://arxiv.org/abs/1803.08494
     """
+
+    is_norm: ClassVar[bool] = True
+    inferred: ClassVar[Mapping[str, int]] = {"channels": 0}
 
     name: str
     channels: Size
@@ -208,6 +219,8 @@ class Dropout(LayerBase, frozen=True, tag="dropout"):
     instead.
     """
 
+    is_random: ClassVar[bool] = True
+
     name: str
     rate: Annotated[float, Meta(gt=0, lt=1)]
 
@@ -215,9 +228,13 @@ class Dropout(LayerBase, frozen=True, tag="dropout"):
 class ReLU(LayerBase, frozen=True, tag="relu"):
     """max(x, 0), with gradient 0 at 0."""
 
+    is_activation: ClassVar[bool] = True
+
 
 class ReLU6(LayerBase, frozen=True, tag="relu6"):
     """min(max(x, 0), 6), with gradient 0 at 0 and at 6."""
+
+    is_activation: ClassVar[bool] = True
 
 
 class GELU(LayerBase, frozen=True, tag="gelu"):
@@ -227,11 +244,15 @@ class GELU(LayerBase, frozen=True, tag="gelu"):
     Hendrycks and Gimpel, 2016: https://arxiv.org/abs/1606.08415
     """
 
+    is_activation: ClassVar[bool] = True
+
     approximate: Literal["none", "tanh"] = "none"
 
 
 class SiLU(LayerBase, frozen=True, tag="silu"):
     """x / (1 + exp(-x))."""
+
+    is_activation: ClassVar[bool] = True
 
 
 class Flatten(LayerBase, frozen=True, tag="flatten"):
@@ -248,6 +269,8 @@ class Dense(LayerBase, frozen=True, tag="dense"):
     the head of a language model. A tied layer has no bias.
     Press and Wolf, 2016: https://arxiv.org/abs/1608.05859
     """
+
+    inferred: ClassVar[Mapping[str, int]] = {"inputs": -1}
 
     name: str
     inputs: Size

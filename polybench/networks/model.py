@@ -79,6 +79,21 @@ class Model(msgspec.Struct, frozen=True):
         return shape[:-1]
 
     @property
+    def has_norm(self) -> bool:
+        """True if layers divide values by their own standard deviation."""
+        return any(layer.is_norm for layer in walk(self.layers))
+
+    @property
+    def is_random(self) -> bool:
+        """True if training draws random numbers, as dropout does."""
+        return any(layer.is_random for layer in walk(self.layers))
+
+    @property
+    def has_statistics(self) -> bool:
+        """True if training changes running statistics: batch norm."""
+        return bool(self.state_shapes())
+
+    @property
     def title(self) -> str:
         """The name without what tells networks of one name apart."""
         return self.name.partition("~")[0]

@@ -17,25 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.networks.layers import (
-    LSTM,
-    Attention,
-    BatchNorm,
-    ClassToken,
-    Conv,
-    Dense,
-    Embedding,
-    GroupNorm,
-    Layer,
-    LayerNorm,
-    Named,
-    Patches,
-    Positions,
-    Residual,
-    Shape,
-    check_layer,
-    weight_shapes,
-)
+from polybench.networks.layers import Embedding, Layer, Named, Residual, Shape, check_layer, weight_shapes
 from polybench.networks.toml_text import KeyPath, TomlText, shorten
 
 MAX_LAYERS = 2_000
@@ -49,20 +31,6 @@ MAX_DEPTH = 16
 _KINDS: dict[str, type[Layer]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Layer)}
 _BLOCK = "block"
 """The `type` of a table that uses a block."""
-
-_INFERRED: dict[type[Layer], dict[str, int]] = {
-    Conv: {"inputs": 0},
-    Patches: {"inputs": 0},
-    BatchNorm: {"channels": 0},
-    GroupNorm: {"channels": 0},
-    Dense: {"inputs": -1},
-    LSTM: {"inputs": -1},
-    LayerNorm: {"features": -1},
-    Attention: {"features": -1},
-    ClassToken: {"features": -1},
-    Positions: {"length": 0, "features": -1},
-}
-"""Options that equal the size of this axis of the input: its channels, features or length."""
 
 _LayerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$(?!\n)", max_length=60)]
 _Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$(?!\n)", max_length=30)]
@@ -227,7 +195,7 @@ class LayerReader:
         if "name" in hints:
             values["name"] = self._name(at, kind, values.get("name"))
         if shape:
-            values = {option: shape[axis] for option, axis in _INFERRED.get(record, {}).items()} | values
+            values = {option: shape[axis] for option, axis in record.inferred.items()} | values
         if record is Embedding:
             self._check_tokens(at, values)
         self._text.check_required(values, at.place, record)

@@ -5,7 +5,8 @@ A sequence is (time, features); an image becomes one by `Patches`.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from polybench.networks.layer_base import LayerBase, Shape, Size, expect_inputs
 
@@ -56,6 +57,8 @@ class LSTM(LayerBase, frozen=True, tag="lstm"):
     Hochreiter and Schmidhuber, 1997: https://doi.org/10.1162/neco.1997.9.8.1735; with the forget gate of
     Gers, Schmidhuber and Cummins, 2000: https://doi.org/10.1162/089976600300015015
     """
+
+    inferred: ClassVar[Mapping[str, int]] = {"inputs": -1}
 
     name: str
     inputs: Size
@@ -117,6 +120,8 @@ class Attention(LayerBase, frozen=True, tag="attention"):
     Vaswani et al., 2017: https://arxiv.org/abs/1706.03762
     """
 
+    inferred: ClassVar[Mapping[str, int]] = {"features": -1}
+
     name: str
     features: Size
     heads: Size
@@ -142,10 +147,7 @@ class Attention(LayerBase, frozen=True, tag="attention"):
         return len(PROJECTIONS) * shape[0] * self.features**2 + self.score_macs(shape)
 
     def score_macs(self, shape: Shape) -> int:
-        """Return the MACs of both products without weights, q k' and softmax v.
-
-        With `causal`, half of the scores are masked. They count as well, because most engines compute them.
-        """
+        # With `causal`, half of the scores are masked. They count as well, because most engines compute them.
         return 2 * shape[0] ** 2 * self.features
 
 
@@ -154,6 +156,8 @@ class Positions(LayerBase, frozen=True, tag="positions"):
 
     The table has `length` rows; a shorter sequence uses the first ones.
     """
+
+    inferred: ClassVar[Mapping[str, int]] = {"length": 0, "features": -1}
 
     name: str
     length: Size
@@ -179,6 +183,8 @@ class Patches(LayerBase, frozen=True, tag="patches"):
 
     Dosovitskiy et al., 2020: https://arxiv.org/abs/2010.11929
     """
+
+    inferred: ClassVar[Mapping[str, int]] = {"inputs": 0}
 
     name: str
     inputs: Size
@@ -207,6 +213,8 @@ class Patches(LayerBase, frozen=True, tag="patches"):
 
 class ClassToken(LayerBase, frozen=True, tag="class_token"):
     """Adds one trained position, `token`, before the first: (time, features) to (time + 1, features)."""
+
+    inferred: ClassVar[Mapping[str, int]] = {"features": -1}
 
     name: str
     features: Size

@@ -11,15 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.networks.layers import (
-    LSTM,
-    Attention,
     BatchNorm,
     Conv,
     Dense,
     Layer,
     Named,
     Operation,
-    Patches,
     ReLU,
     Residual,
     Shape,
@@ -31,9 +28,6 @@ from polybench.networks.model import Model
 
 _FUSED_WITH_RELU = (Conv, Dense, BatchNorm, Residual)
 """Layers that are timed together with a ReLU right after them, as users write them and engines fuse them."""
-
-_PRODUCTS = (Conv, Patches, Dense, LSTM, Attention)
-"""Layers that compute matrix products; they have two gradients."""
 
 _MATRIX_OPERATIONS: tuple[Operation, ...] = ("forward", "input gradient", "weight gradient")
 """Operations of these layers that are matrix products."""
@@ -99,8 +93,9 @@ class TimedLayer(msgspec.Struct, frozen=True):
         the additional time.
         """
         has_weights = bool(self.weight_shapes())
-        if isinstance(self.layer, _PRODUCTS):
-            includes_input_gradient = isinstance(self.layer, LSTM | Attention)
+        if self.layer.macs(self.input_shape):
+            layer, shape = self.layer, self.input_shape
+            includes_input_gradient = bool(layer.recurrent_macs(shape) or layer.score_macs(shape))
             gradients = [
                 Gradient("input gradient", True, False),
                 Gradient("weight gradient", includes_input_gradient, True),
@@ -118,13 +113,13 @@ class TimedLayer(msgspec.Struct, frozen=True):
         in the input gradient, and none in the weight gradient. If an LSTM has no input gradient, its weight gradient
         includes backpropagation through time.
         """
-        if not isinstance(self.layer, _PRODUCTS) or operation not in _MATRIX_OPERATIONS:
-            return None
         macs_per_item = self.layer.macs(self.input_shape)
-        if isinstance(self.layer, Attention) and operation != "forward":
+        if not macs_per_item or operation not in _MATRIX_OPERATIONS:
+            return None
+        if operation != "forward":
             scores = self.layer.score_macs(self.input_shape)
             macs_per_item += scores if operation == "input gradient" else -scores
-        if isinstance(self.layer, LSTM) and operation == "weight gradient" and not self.needs_input_gradient:
+        if operation == "weight gradient" and not self.needs_input_gradient:
             macs_per_item += self.layer.recurrent_macs(self.input_shape)
         return 2 * macs_per_item * batch_size
 

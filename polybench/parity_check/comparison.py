@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from polybench.data.batch_files import EpochFile, open_epoch
 from polybench.engines.job import Job, NumericalConventions
 from polybench.errors import ConfigurationFailed
-from polybench.networks.layers import BatchNorm, GroupNorm, Layer, LayerNorm, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer, apply_update
 from polybench.networks.optimizers import State as OptimizerState
@@ -105,8 +104,6 @@ _WEIGHTS = "weights"
 _OWN, _EXACT = "own", "exact"
 """Expected weights from the engine's own gradients, and from those of the reference."""
 
-_NORMS = (BatchNorm, LayerNorm, GroupNorm)
-
 _DIVIDING = ("adam", "adamw", "rmsprop")
 """Optimizers that divide a gradient by its own size."""
 
@@ -121,7 +118,7 @@ def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
     tolerance = dict(_TIMED_TOLERANCE[workload.precision])
     if workload.optimizer.name in ("adam", "adamw"):
         tolerance["weight"] = _ADAM_UPDATE_TOLERANCE
-    if workload.precision == "fp32" and _has(model, BatchNorm):
+    if workload.precision == "fp32" and model.has_statistics:
         tolerance["loss"] = _BATCH_NORM_LOSS_TOLERANCE
     return tolerance
 
@@ -130,21 +127,17 @@ def float64_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
     """Return the tolerances of the float64 part for loss, gradient and weight, or for the logits of a forward pass."""
     if workload.is_forward_pass:
         return {"logits": _FORWARD_TOLERANCE["float64"]}
-    return FLOAT64_TOLERANCE_WITH_NORM if _has(model, *_NORMS) else FLOAT64_TOLERANCE
+    return FLOAT64_TOLERANCE_WITH_NORM if model.has_norm else FLOAT64_TOLERANCE
 
 
 def program_tolerance(model: Model) -> Mapping[str, float]:
     """Return the tolerances of a user's program in float64."""
-    return dict.fromkeys(("loss", "gradient", "weight"), _PROGRAM_TOLERANCE[_has(model, *_NORMS)])
+    return dict.fromkeys(("loss", "gradient", "weight"), _PROGRAM_TOLERANCE[model.has_norm])
 
 
 def divides_by_gradient(optimizer: Optimizer) -> bool:
     """Return True for an optimizer that divides a gradient by its own size."""
     return optimizer.name in _DIVIDING
-
-
-def _has(model: Model, *kinds: type[Layer]) -> bool:
-    return any(isinstance(layer, kinds) for layer in walk(model.layers))
 
 
 class State(NamedTuple):
@@ -300,7 +293,7 @@ def free_errors(
     loss_tolerance = tolerance["loss"]
     if part == "timed":
         first = timed_tolerance(job.model, job.workload)["loss"]
-        loss_tolerance = max(first, _FREE_LOSS_TOLERANCE[_has(job.model, *_NORMS)]) if step else first
+        loss_tolerance = max(first, _FREE_LOSS_TOLERANCE[job.model.has_norm]) if step else first
     yield _error(part, "loss", step, "loss", actual.loss, expected.loss, 0.0, loss_tolerance)
     if part == "float64" and has_weights:
         optimizer = job.workload.optimizer

@@ -18,7 +18,6 @@ from polybench.engines.source import Source, read_source
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import cores, host
 from polybench.networks import find_model
-from polybench.networks.layers import Dropout, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.planning import schedule
@@ -171,7 +170,7 @@ def _read_programs(study: Study, model: Model) -> dict[str, Source]:
                 f"{name} is not checked: its setup() takes no weights, so the reference does not know its losses:"
                 " write setup(weights), or compare times only, with --no-parity"
             )
-        if study.parity and any(isinstance(layer, Dropout) for layer in walk(model.layers)):
+        if study.parity and model.is_random:
             raise BadInput(
                 f"{name} is not checked: {model.name} has dropout, and a program draws masks of its own: compare times"
                 " only, with --no-parity"

@@ -21,7 +21,6 @@ from polybench.engines.torch.emitter import emit_layer
 from polybench.engines.torch.network_code import NetworkCode as TorchNetwork
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import (
-    Dropout,
     Embedding,
     Flatten,
     Layer,
@@ -225,7 +224,7 @@ def write_programs(
 def layer_programs(chosen: LayerOperation) -> dict[str, str]:
     """Return the programs by the names of their files; without a framework that does not have the layer."""
     programs: dict[str, str] = {}
-    if isinstance(chosen.layer, Embedding | Dropout | Flatten | Residual):
+    if chosen.layer.is_random or isinstance(chosen.layer, Embedding | Flatten | Residual):
         return programs
     for file, write in _WRITERS.items():
         try:

@@ -21,7 +21,7 @@ from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats
 from polybench.engines.shared.batches import as_dtype, as_input, dropout_masks, is_tokens, prefault
 from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import Dropout, Layer, Operation, walk
+from polybench.networks.layers import Layer, Operation
 from polybench.networks.network_file import without_none
 from polybench.networks.optimizers import ADAM_BETAS
 from polybench.networks.timed_layers import TimedLayer
@@ -380,8 +380,7 @@ def runs_program(job: Job) -> bool:
 
 def is_timed(job: Job) -> bool:
     """Return True if timed workers run the program of this job, which has neither float64 nor given masks."""
-    has_masks = job.dropout == "given" and any(isinstance(layer, Dropout) for layer in walk(job.model.layers))
-    return job.dtype == "float32" and not has_masks
+    return job.dtype == "float32" and not (job.dropout == "given" and job.model.is_random)
 
 
 def workload(job: Job, modes: str) -> str:

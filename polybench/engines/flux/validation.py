@@ -8,7 +8,7 @@ from typing import Any
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import LSTM, BatchNorm, Dropout, Layer, MaxPool, ReLU, walk
+from polybench.networks.layers import LSTM, Layer, MaxPool, ReLU, walk
 
 STEP_MODES = ("train", "enzyme", "mooncake", "reactant")
 """Variants that replace the whole step, which is `withgradient` with Zygote by default."""
@@ -35,7 +35,7 @@ def validate(job: Job) -> None:
             " float32 weights are in the state of Optimisers.MixedPrecision",
             "use --precision fp32",
         )
-    if "mooncake" in job.variants and any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
+    if "mooncake" in job.variants and job.model.has_statistics:
         # Its reverse pass restores what the forward pass overwrote (seen with Mooncake 0.5.45, Flux 0.16.10).
         raise EngineUnavailable(
             "Mooncake resets the running statistics of batch norm in each step", "use flux without this variant"
@@ -67,7 +67,7 @@ def _validate_reactant(job: Job) -> None:
         raise EngineUnavailable("reactant does not have the forward pass yet", "use flux without this variant")
     if job.device != "cpu":
         raise EngineUnavailable("reactant supports the CPU only", "use --devices cpu")
-    if job.dropout == "own" and any(isinstance(layer, Dropout) for layer in walk(job.model.layers)):
+    if job.dropout == "own" and job.model.is_random:
         raise EngineUnavailable("reactant does not support dropout in polybench", "use flux without this variant")
     if job.workload.optimizer.name == "adamw" or job.workload.optimizer.gradient_clip:
         raise EngineUnavailable(

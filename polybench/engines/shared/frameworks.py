@@ -10,7 +10,7 @@ from types import ModuleType
 
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable, install_command
-from polybench.networks.layers import BatchNorm, Layer, Named, walk
+from polybench.networks.layers import Layer, Named
 
 
 def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavailable:
@@ -74,7 +74,7 @@ def reject_batch_norm(job: Job, source: str) -> None:
 
     The result would differ from training in one process, so the parity check could not verify it.
     """
-    if any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
+    if job.model.has_statistics:
         raise EngineUnavailable(
             f"{job.model.name} has batch norm, and each replica would compute its statistics from its own"
             f" shard of the batch ({source}), unlike a single process",

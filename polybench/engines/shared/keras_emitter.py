@@ -107,11 +107,7 @@ def layer_program(
 
 def has_given_masks(job: Job) -> bool:
     """Return True if the masks of dropout are an argument of the step."""
-    return job.dropout == "given" and _has_dropout(job.model)
-
-
-def _has_dropout(model: Model) -> bool:
-    return any(isinstance(layer, spec.Dropout) for layer in spec.walk(model.layers))
+    return job.dropout == "given" and job.model.is_random
 
 
 def state(job: Job, *fields: str) -> str:
@@ -129,7 +125,7 @@ def state(job: Job, *fields: str) -> str:
 
 
 def _restarts_dropout(job: Job) -> bool:
-    return _has_dropout(job.model) and job.dropout == "own" and not job.workload.is_forward_pass
+    return job.model.is_random and job.dropout == "own" and not job.workload.is_forward_pass
 
 
 def has_schedule(job: Job) -> bool:
@@ -324,12 +320,12 @@ def _options(chosen: Optimizer, number: Callable[[float], str]) -> Iterator[str]
 def _vectors(model: Model) -> list[str]:
     """Return Keras's names of tensors with one axis, which AdamW does not decay."""
     named = [layer for layer in spec.walk(model.layers) if isinstance(layer, spec.Named)]
-    norms = [layer for layer in named if isinstance(layer, spec.BatchNorm | spec.LayerNorm | spec.GroupNorm)]
+    norms = [layer for layer in named if layer.is_norm]
     found = {
         "bias": any(name.endswith("bias") for layer in named if layer not in norms for name in layer.weight_shapes()),
         "gamma": bool(norms),
         "beta": any("bias" in layer.weight_shapes() for layer in norms),
-        "token": any(isinstance(layer, spec.ClassToken) for layer in named),
+        "token": any("token" in layer.weight_shapes() for layer in named),
     }
     return [f'"{name}"' for name, exists in found.items() if exists]
 
@@ -353,7 +349,7 @@ def _class(job: Job, backend: str, number: Callable[[float], str]) -> Iterator[s
     if at_once and name == "SGD":
         base = "type(keras.optimizers.SGD())"  # Keras's class for PyTorch
     decay = chosen.weight_decay if chosen.name != "adamw" else 0.0
-    has_table = any(isinstance(layer, spec.Embedding) for layer in spec.walk(job.model.layers))
+    has_table = job.model.vocabulary_size is not None
     yield f"class {name}({base}):"
     first, *others = _differences(chosen, decay)
     yield from [f'    """{first}', "", f"    {' '.join(others)}", '    """'] if others else [f'    """{first}"""']

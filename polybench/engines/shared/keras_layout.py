@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 from polybench.engines.base import Array
 from polybench.engines.shared.frameworks import unsupported_layer
-from polybench.networks.layers import (
-    AveragePool,
-    BatchNorm,
-    Conv,
-    Dense,
-    Dropout,
-    Flatten,
-    Layer,
-    MaxPool,
-    Residual,
-    Shape,
-)
+from polybench.networks.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual, Shape
 from polybench.networks.model import Model
-from polybench.networks.padding import same_in_tensorflow
 
 
 def flattened_shapes(model: Model) -> dict[str, Shape]:
@@ -88,13 +75,3 @@ def batch_to_keras(value: Array, flattened: Shape | None = None) -> Array:
     if value.ndim == 4:
         return value.transpose(0, 2, 3, 1)
     return value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape) if flattened else value
-
-
-def keras_padding(layer: Conv | MaxPool | AveragePool, shape: Shape) -> Literal["valid", "same"] | None:
-    """Return Keras's padding for inputs of `shape`; None if a layer before it has to pad."""
-    if not any(layer.pads):
-        return "valid"
-    size = layer.kernel if isinstance(layer, Conv) else layer.size
-    counts_padding = isinstance(layer, AveragePool) and layer.count_padding  # Keras's own does not
-    is_same = layer.pads == same_in_tensorflow(shape, size, layer.stride)
-    return "same" if is_same and not counts_padding else None

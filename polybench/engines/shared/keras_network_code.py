@@ -11,12 +11,13 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from keyword import iskeyword
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from polybench.engines.shared.frameworks import unsupported_layer
-from polybench.engines.shared.keras_layout import find_flattened, keras_padding
+from polybench.engines.shared.keras_layout import find_flattened
 from polybench.networks import layers as spec
 from polybench.networks.blocks import Block, Part, Stage, parts
+from polybench.networks.padding import same_in_tensorflow
 from polybench.networks.sequence_layers import PROJECTIONS, REVERSE
 from polybench.networks.source_text import attributes, escape, literal, wrapped
 
@@ -396,7 +397,7 @@ class KerasNetwork:
         self, layer: spec.Layer, shape: spec.Shape, scope: _Scope, previous: Part | None = None
     ) -> Iterator[_Code]:
         """Yield the Keras layers of a layer, with those before and after it."""
-        if isinstance(layer, spec.Conv | spec.MaxPool | spec.AveragePool) and keras_padding(layer, shape) is None:
+        if isinstance(layer, spec.Conv | spec.MaxPool | spec.AveragePool) and _own_padding(layer, shape) is None:
             if isinstance(layer, spec.MaxPool) and not isinstance(previous, spec.ReLU | spec.ReLU6):
                 sides = str(((0, 0), *layer.pads.axes, (0, 0)))
                 yield _Code("ops.pad", [sides, "constant_values=-np.inf"], takes_x=True)
@@ -600,14 +601,26 @@ def _strides(stride: str) -> list[str]:
     return [f"strides={stride}"] if stride != "1" else []
 
 
+def _own_padding(
+    layer: spec.Conv | spec.MaxPool | spec.AveragePool, shape: spec.Shape
+) -> Literal["valid", "same"] | None:
+    """Return Keras's padding for inputs of `shape`; None if a layer before it has to pad."""
+    if not any(layer.pads):
+        return "valid"
+    size = layer.kernel if isinstance(layer, spec.Conv) else layer.size
+    counts_padding = isinstance(layer, spec.AveragePool) and layer.count_padding  # Keras's own does not
+    is_same = layer.pads == same_in_tensorflow(shape, size, layer.stride)
+    return "same" if is_same and not counts_padding else None
+
+
 def _padding(layer: spec.Conv | spec.MaxPool | spec.AveragePool, shape: spec.Shape) -> list[str]:
-    return ['padding="same"'] if keras_padding(layer, shape) == "same" else []
+    return ['padding="same"'] if _own_padding(layer, shape) == "same" else []
 
 
 def _pool(layer: spec.MaxPool | spec.AveragePool, shape: spec.Shape) -> _Code:
     name = "MaxPooling2D" if isinstance(layer, spec.MaxPool) else "AveragePooling2D"
     sizes = [str(layer.size), *([str(layer.stride)] if layer.stride != layer.size else [])]
-    if keras_padding(layer, shape) is not None or getattr(layer, "count_padding", True):
+    if _own_padding(layer, shape) is not None or getattr(layer, "count_padding", True):
         return _Code(f"layers.{name}", [*sizes, *_padding(layer, shape)])
     return _Code("ImageMean", [str(layer.size), str(layer.stride), str(layer.pads.axes)], ["ImageMean"])
 

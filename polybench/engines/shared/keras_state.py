@@ -13,7 +13,6 @@ from polybench.engines.base import Array, Snapshot, Weights
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.shared.batches import dropout_masks
 from polybench.engines.shared.keras_layout import batch_to_keras, flattened_shapes
-from polybench.networks.layers import BatchNorm, walk
 
 LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 """(inputs, labels) -> loss and gradients of `model.trainable_variables`: a training step without the update."""
@@ -32,7 +31,7 @@ variance is off by 4e-4."""
 
 def conventions(job: Job) -> NumericalConventions:
     """Return the deviations that Keras and its backend have by design in this network."""
-    if not any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
+    if not job.model.has_statistics:
         return NO_DEVIATIONS
     by_eigen = (
         keras.backend.backend() == "tensorflow"

@@ -219,7 +219,7 @@ class NetworkCode:
 
         match layer:
             case spec.Conv():
-                padding, called = own_padding(layer), "{self}({x})"
+                padding, called = _own_padding(layer), "{self}({x})"
                 if padding is None:
                     padding, called = "0", f"{{self}}(F.pad({{x}}, {layer.pads.width_first}))"
                 sizes = [field(name) for name in ("inputs", "outputs", "kernel")]
@@ -444,7 +444,7 @@ class _Renaming(NamedTuple):
         yield "    return named"
 
 
-def own_padding(layer: spec.Conv | spec.MaxPool | spec.AveragePool) -> str | None:
+def _own_padding(layer: spec.Conv | spec.MaxPool | spec.AveragePool) -> str | None:
     """Return the padding of PyTorch's layer; None if it has no such padding, which `F.pad` adds."""
     if layer.pads.symmetric is None or (not isinstance(layer, spec.Conv) and max(layer.pads) > layer.size // 2):
         return None
@@ -454,7 +454,7 @@ def own_padding(layer: spec.Conv | spec.MaxPool | spec.AveragePool) -> str | Non
 def _pool(layer: spec.MaxPool | spec.AveragePool) -> _Code:
     name = "max" if isinstance(layer, spec.MaxPool) else "avg"
     window = str(layer.size) if layer.stride == layer.size else f"{layer.size}, {layer.stride}"
-    counts, padding = getattr(layer, "count_padding", True), own_padding(layer)
+    counts, padding = getattr(layer, "count_padding", True), _own_padding(layer)
     if padding is not None:
         options = f", padding={padding}" if any(layer.pads) else ""
         called = f"F.{name}_pool2d({{x}}, {window}{options}{'' if counts else ', count_include_pad=False'})"
