@@ -81,12 +81,21 @@ class OtherAllocator:
 
     def __init__(self, *missing: str) -> None:
         self._library, self._missing = ctypes.CDLL(None), missing
+        self.mallinfo2: object
         self.malloc, self.free = (type("", (), {"__call__": lambda *_: 0})() for _ in range(2))
 
     def __getattr__(self, name: str) -> object:
         if name in self._missing:
             raise AttributeError(name)
         return getattr(self._library, name)
+
+
+def test_a_block_that_another_thread_hides_is_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([10**8, 0, 0, 10**8])  # the first block is allocated while much more is freed
+    library = OtherAllocator()
+    library.mallinfo2 = type("", (), {"__call__": lambda _: memory._MallocInfo(hblkhd=next(sizes))})()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    assert memory._malloc_reader.__wrapped__() is not None
 
 
 @pytest.mark.parametrize("library", [OtherAllocator(), OtherAllocator("mallinfo2")])
