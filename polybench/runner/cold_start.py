@@ -89,7 +89,7 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
     weights = initial_weights(plan.model, plan.study.seed)
     scripts: dict[str, PlainScript] = {}
     for run in runs:
-        scripts[run.configuration.name] = _program_with_clock(plan, run.configuration)
+        scripts[run.configuration.name] = program_with_clock(plan, run.configuration)
     dataset, steps = session.files.dataset, WARMUP_STEPS_PER_BLOCK + _TIMED_STEPS
     batches = batch_stream(len(dataset.labels), plan.workload.batch_size, plan.study.seed, steps)
     write_folder(folder, dataset, batches, weights, list(scripts.values()))
@@ -99,7 +99,7 @@ def _write_programs(session: Session, runs: Sequence[ConfigurationRun]) -> dict[
     }
 
 
-def _program_with_clock(plan: Plan, configuration: Configuration) -> PlainScript:
+def program_with_clock(plan: Plan, configuration: Configuration) -> PlainScript:
     """Return the program of a configuration that `starts_alone`; it prints the end of each phase of its start."""
     name, command = configuration.name, _interpreter(plan, configuration)
     if (source := plan.programs.get(configuration.engine)) is not None:

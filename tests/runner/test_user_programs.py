@@ -455,7 +455,10 @@ def test_wrong_batches_of_a_pipeline_are_found(tmp_path: Path) -> None:
     resolve(study(tmp_path, PROGRAM + PIPELINE, input="pipeline", augment=True, parity=False))
 
 
-def test_a_pipeline_that_is_started_again_begins_with_the_next_batch(tmp_path: Path) -> None:
+def test_a_pipeline_that_is_started_again_begins_with_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.engines.program.frameworks.set_threads", lambda _: None)  # this process has a pool
     (path := tmp_path / "mine.py").write_text(PROGRAM + PIPELINE)
     random = np.random.default_rng(0)
     images, labels = random.integers(256, size=(40, 3, 32, 32), dtype=np.uint8), random.integers(10, size=40)

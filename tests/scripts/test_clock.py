@@ -12,7 +12,7 @@ from polybench.data.batches import batch_stream
 from polybench.networks.initial_weights import initial_weights
 from polybench.planning.plan import resolve
 from polybench.planning.shared_files import dataset_of
-from polybench.runner.cold_start import Program, plain_script, start_program
+from polybench.runner.cold_start import Program, program_with_clock, start_program
 from polybench.schema.options import Study
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests.lazy import needs
@@ -37,8 +37,7 @@ def test_a_program_says_when_each_phase_of_its_start_has_ended(
     study = Study((engine,), ("cpu",), model=model, data="synthetic", batch_size=8, threads=1)
     plan = resolve(study)
     (configuration,) = plan.configurations
-    script = plain_script(plan, configuration, 1, clock=True)
-    assert script is not None
+    script = program_with_clock(plan, configuration)
     dataset, folder = dataset_of(study, plan.model, tmp_path), tmp_path / "programs"
     write_folder(folder, dataset, batch_stream(len(dataset.labels), 8, 0, 3), initial_weights(plan.model, 0), [script])
     command = [*script.command, script.file, INITIAL_STATE, IMAGES]
