@@ -49,7 +49,10 @@ def completed(line: str) -> list[str]:
         ("polybench compare --precision b", ["bf16"]),
         ("polybench compare --malloc ", ["retain", "system"]),
         ("polybench compare --optimizer nes", ["nesterov"]),
-        ("polybench compare --columns step_time,memor", ["step_time,memory_after_import", "step_time,memory"]),
+        (
+            "polybench compare --columns step_time,memor",
+            [f"step_time,{name}" for name in ("memory_after_import", "memory_growth", "memory")],
+        ),
         ("polybench compare --format csv", ["csv"]),
         ("polybench sweep --format csv", ["csv"]),
         ("polybench plot --figure st", ["step_times", "startup"]),

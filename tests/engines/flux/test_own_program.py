@@ -63,6 +63,7 @@ FLOAT64 = {
 """Programs that compute in `Float64`: from a layer on, or from their batches on, in their weights."""
 
 
+@pytest.mark.wide  # compiles a program in fresh workers; julia/test/program.jl has the search itself
 def test_a_constant_of_float64_in_a_layer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configured_julia()
     monkeypatch.setitem(synthetic.IMAGES, "train", 256)
