@@ -26,7 +26,8 @@ from polybench.engines.tf import emitter as tf
 from polybench.engines.torch import emitter as torch
 from polybench.errors import EngineUnavailable
 from polybench.networks.model import Model
-from polybench.schema.options import JULIA_SUFFIX, Configuration, Workload
+from polybench.schema.options import Configuration, Workload
+from polybench.scripts.script_folder import extension
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
@@ -106,7 +107,7 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
 
     Raise EngineUnavailable if the interpreter is not on this machine.
     """
-    script = folder / f"script{extension(configuration)}"
+    script = folder / f"script{extension(configuration.engine)}"
     if script.suffix == ".py":
         return script, [sys.executable, str(script)]
     own = LUX_PROGRAM_PACKAGES if configuration.engine == "lux" else ()
@@ -115,9 +116,3 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
     options = [f"--project={julia.project}", "--startup-file=no", f"--threads={julia_threads}"]
     environment = [f"{name}={value}" for name, value in julia.variables.items()]
     return script, [*(["env", *environment] if environment else []), julia.executable, *options, str(script)]
-
-
-def extension(configuration: Configuration) -> str:
-    """Return the file extension of the configuration's script."""
-    engine = configuration.engine
-    return ".jl" if engine in ("flux", "lux") or engine.endswith(JULIA_SUFFIX) else ".py"

@@ -26,9 +26,13 @@ def file_name(configuration: str) -> str:
 
     `torch/cuda:0` is in torch_cuda0.py, and that of a user's program, `mine.jl/cpu`, in mine.jl_cpu.jl.
     """
-    engine = EngineName.parse(configuration.partition("/")[0]).engine
-    suffix = ".jl" if engine in ("flux", "lux") or engine.endswith(JULIA_SUFFIX) else ".py"
+    suffix = extension(EngineName.parse(configuration.partition("/")[0]).engine)
     return f"{configuration.replace('/', '_').replace(':', '').replace('#', '_')}{suffix}"
+
+
+def extension(engine: str) -> str:
+    """Return the file extension of the programs of an engine, or of a user's program."""
+    return JULIA_SUFFIX if engine in ("flux", "lux") or engine.endswith(JULIA_SUFFIX) else ".py"
 
 
 class PlainScript(NamedTuple):

@@ -1,7 +1,7 @@
 """Writes the script that starts a user's program alone, with a clock: its cold start is that of this script.
 
-The script has the program's text as it is run, in a module of its own as in a worker, so that a file that changes
-during a study, or that has a main part, changes nothing.
+The script has the text that the worker runs, in a module of its own: a change of the file during the study has no
+effect, and the program's own main part does not run.
 """
 
 from __future__ import annotations
