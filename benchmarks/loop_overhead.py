@@ -130,7 +130,7 @@ def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
         engine.reset()
         engine.run_steps(0, WARM_UP_STEPS)
         loops: dict[str, Loop] = {
-            "polybench": lambda engine, steps: measure_block(engine, steps).step_times,
+            "polybench": lambda engine, steps: measure_block(engine, steps).step_seconds,
             "hand": functools.partial(block_by_hand, loop=LOOPS[name]),
         }
         blocks: dict[str, list[list[float]]] = {which: [] for which in loops}

@@ -22,7 +22,7 @@ from polybench.data.disk import atomic_write, open_regular_file, read_regular_fi
 from polybench.errors import BadInput
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.schedule import RoundBudget
-from polybench.protocol.calls import BlockMeasured, OperationTime
+from polybench.protocol.calls import OperationTime
 from polybench.schema import units
 from polybench.schema.documents import json_schema, kind_of_id, point_id
 from polybench.schema.measurements import AllocationProfile, PeakMeasurement
@@ -41,6 +41,7 @@ from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import (
     Allocation,
     BlockCounters,
+    BlockMeasured,
     DeviceAllocation,
     Memory,
     MemoryInUse,

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from polybench.engines.job import GcStats
 from polybench.errors import BadInput
 from polybench.log import (
     AllocationsCounted,
@@ -58,7 +57,7 @@ from polybench.schema.measurements import LayerRow, LayersDocument, PeakMeasurem
 from polybench.schema.metadata import Document
 from polybench.schema.options import Configuration, Workload, merge_prices
 from polybench.schema.parity import UNCHECKED, ParityCheck
-from polybench.schema.resources import Allocations, BlockCounters, GarbageCollection, Memory, PeakComparison
+from polybench.schema.resources import Allocations, BlockCounters, GarbageCollection, GcStats, Memory, PeakComparison
 from polybench.schema.result import ConfigurationStatus, Result, library_versions
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import is_anonymized

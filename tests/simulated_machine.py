@@ -39,7 +39,7 @@ import numpy as np
 from polybench.data import Dataset
 from polybench.data.batch_files import EpochFile
 from polybench.engines.fake.engine import FakeEngine
-from polybench.engines.job import EngineInfo, GcStats, Job
+from polybench.engines.job import EngineInfo, Job
 from polybench.experiments import layers, peak, sweep
 from polybench.experiments.sweep import run_sweep
 from polybench.log import Header
@@ -60,6 +60,7 @@ from polybench.runner.configuration_run import ConfigurationRun
 from polybench.runner.progress import NullProgress
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
+from polybench.schema.resources import GcStats
 from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument
 from polybench.worker import handler, timing_loop
@@ -220,7 +221,7 @@ class Machine:
             (shared_files, "write", _shared_files),
             *((module, "exclusive_lock", lambda: contextlib.nullcontext(True)) for module in (prepare, sweep)),
             *((module, "new_header", _header) for module in (layers, peak, sweep)),
-            (handler, "read_rss", lambda: _RSS),
+            *((module, "read_rss", lambda: _RSS) for module in (handler, timing_loop)),
             (timing_loop, "bytes_in_use", lambda engine: engine.bytes_in_use()),
             (os, "fsync", lambda _: None),
             (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),

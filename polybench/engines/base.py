@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.engines.job import NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.engines.job import NO_DEVIATIONS, EngineInfo, Job, NumericalConventions, Rank
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
-from polybench.schema.resources import Allocations
+from polybench.schema.resources import Allocations, GcStats
 
 Array = NDArray[Any]
 

@@ -110,13 +110,3 @@ class Job(msgspec.Struct, frozen=True):
     conventions: NumericalConventions = NO_DEVIATIONS
     dropout: Literal["own", "given"] = "own"
     seed: int = 0
-
-
-class GcStats(msgspec.Struct, frozen=True):
-    """Counters of a garbage collector: seconds of pauses, and full collections."""
-
-    seconds: float
-    full_collections: int
-
-    def __sub__(self, earlier: GcStats) -> GcStats:
-        return GcStats(self.seconds - earlier.seconds, self.full_collections - earlier.full_collections)

@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Meta
 
 from polybench.data.batch_files import EpochFile, PipelineFiles
-from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.engines.job import SINGLE_RANK, EngineInfo, Job, NumericalConventions, Rank
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
-from polybench.schema.options import NaturalInt, Number, PositiveInt, Seconds
-from polybench.schema.resources import Allocations, Memory, MemoryInUse, NativeAllocation
+from polybench.schema.options import NaturalInt, Number, Seconds
+from polybench.schema.resources import Allocations, BlockMeasured, Memory, MemoryInUse, NativeAllocation
 from polybench.schema.result import Startup
 
 P = ParamSpec("P")
@@ -46,20 +46,6 @@ class Prepared(msgspec.Struct, frozen=True):
     conventions: NumericalConventions
     losses: list[float]
     program: str = ""
-
-
-class BlockMeasured(msgspec.Struct, frozen=True):
-    """Times of a timing block; see `worker.timing_loop.BlockTimes`. The log has these fields in `block`.
-
-    `step_seconds` has one value per step, or one per block if the engine cannot time single steps.
-    """
-
-    step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
-    steps_per_value: PositiveInt
-    peak_rss_bytes: NaturalInt
-    gc: GcStats | None = None
-    data_wait_seconds: float | None = None
-    call_overhead_seconds: float | None = None
 
 
 class Calibrated(msgspec.Struct, frozen=True):

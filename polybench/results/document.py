@@ -20,6 +20,7 @@ from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.shared_files import SharedFiles
 from polybench.planning.study_file import stored_study
 from polybench.planning.suggested_commands import OWN_DATA
+from polybench.results.blocks import means_per_step
 from polybench.results.comparisons import add_comparisons, allreduce_share, compare_with_peak, trained_epochs
 from polybench.results.growth import add_growth, growth_warnings
 from polybench.results.interference import (
@@ -342,7 +343,7 @@ def _build_result(study: Study, model: Model | None, settings: SettingsChosen, r
         device_count=1 if configuration.device == "cpu" else workload.replicas,
         gpu_bytes_freed=run.gpu_bytes_freed,
     )
-    interference = summarize_interference(step_times, run.block_counters) if step_times else Interference()
+    interference = summarize_interference(run.counted_blocks) if step_times else Interference()
     block_warnings = [
         *page_fault_warnings(interference, step_time, configuration.variants, study.malloc),
         *throttling_warnings(interference),
@@ -467,12 +468,10 @@ def _pipeline(run: MeasuredConfiguration, workload: Workload, step_time: StepTim
     """Split the mean step time into waiting and computing, and add the throughput of each part alone."""
     if workload.input == "preload" or step_time is None:
         return None
-    wait_seconds = run.data_wait_seconds
-    if wait_seconds is not None:
-        wait_seconds /= step_time.n * run.steps_per_value
-    alone = run.pipeline_and_training
+    means, alone = means_per_step(Pipeline, run.counted_blocks), run.pipeline_and_training
+    wait_seconds = means["data_wait_seconds_per_step"]
     return Pipeline(
-        data_wait_seconds_per_step=wait_seconds,
+        **means,
         compute_seconds_per_step=None if wait_seconds is None else max(0.0, step_time.mean - wait_seconds),
         pipeline_items_per_second=workload.batch_size / alone.pipeline_seconds if alone else None,
         training_items_per_second=workload.batch_size / alone.training_seconds if alone else None,

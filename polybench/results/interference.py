@@ -5,13 +5,14 @@ A round is affected if other programs interfered with its timing block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from polybench.log import BlockTimed
+from polybench.results.blocks import means_per_step
 from polybench.schema import units
-from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import BlockCounters, Interference
-from polybench.schema.result import INTERFERENCE, Result, StepTime, StepTimes
+from polybench.schema.result import INTERFERENCE, Result, StepTime
 
 NOTABLE_FAULT_FRACTION = 0.03
 """Fraction of a step spent in page faults from which polybench prints a warning."""
@@ -20,22 +21,17 @@ NOTABLE_THROTTLED_FRACTION = 0.01
 """Fraction of the CPU time of timing blocks that a quota may withhold without a warning."""
 
 
-def summarize_interference(step_times: StepTimes, counters: Sequence[Sequence[BlockCounters]]) -> Interference:
+def summarize_interference(blocks: Sequence[Sequence[BlockTimed]]) -> Interference:
     """Summarize the counters of all timing blocks of a configuration, [process][round]."""
-    blocks = [block for process in counters for block in process]
-    if not blocks:
+    counters = [[block.counters for block in process] for process in blocks]
+    each = [block for process in counters for block in process]
+    if not each:
         return Interference()
-    timed = sum(len(one_round) for process in step_times.values for one_round in process)
-    steps = timed * step_times.steps_per_value + WARMUP_STEPS_PER_BLOCK * len(blocks)
     return Interference(
-        cpu_wait_seconds_per_step=_mean((block.cpu_wait_seconds for block in blocks), steps),
-        minor_faults_per_step=_mean((block.minor_faults for block in blocks), steps),
-        major_faults_per_step=_mean((block.major_faults for block in blocks), steps),
-        voluntary_switches_per_step=_mean((block.voluntary_switches for block in blocks), steps),
-        involuntary_switches_per_step=_mean((block.involuntary_switches for block in blocks), steps),
-        blocks_rerun=sum(block.reruns > 0 for block in blocks),
-        blocks_affected=sum(block.affected for block in blocks),
-        blocks=[list(process) for process in counters[: len(step_times.values)]],
+        **means_per_step(Interference, blocks),
+        blocks_rerun=sum(block.reruns > 0 for block in each),
+        blocks_affected=sum(block.affected for block in each),
+        blocks=counters,
     )
 
 
@@ -74,12 +70,6 @@ def inconclusive_reason(*results: Result) -> str | None:
             affected, blocks = result.interference.blocks_affected, sum(map(len, result.interference.blocks))
             return f"{INTERFERENCE} affected {affected} of {blocks} timing blocks of {result.configuration}"
     return None
-
-
-def _mean(counts: Iterable[float | None], steps: int) -> float | None:
-    """Return the mean per step; None if the kernel did not count in every block."""
-    known = list(counts)
-    return None if None in known else sum(count for count in known if count is not None) / steps
 
 
 def page_fault_warnings(

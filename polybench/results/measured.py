@@ -13,7 +13,7 @@ from typing import Generic, Literal, Self, TypeVar
 
 import msgspec
 
-from polybench.engines.job import EngineInfo, GcStats
+from polybench.engines.job import EngineInfo
 from polybench.log import (
     AllocationsCounted,
     AllreduceTimed,
@@ -54,7 +54,7 @@ from polybench.schema.measurements import AllocationProfile, PeakMeasurement
 from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
-from polybench.schema.resources import Allocations, BlockCounters, Memory, MemoryInUse
+from polybench.schema.resources import Allocations, BlockCounters, GcStats, Memory, MemoryInUse
 from polybench.schema.result import Program, Startup, Status, Training
 
 
@@ -154,11 +154,6 @@ class MeasuredConfiguration:
     def gc_stats(self) -> list[GcStats]:
         """Work of the garbage collector in the timing blocks."""
         return [block.gc for process in self.counted_blocks for block in process if block.gc is not None]
-
-    @property
-    def data_wait_seconds(self) -> float | None:
-        """Wait for data in all timing blocks; None if the engine cannot measure it."""
-        return _sum_known(block.data_wait_seconds for process in self.counted_blocks for block in process)
 
     @property
     def call_overheads(self) -> list[float]:
@@ -283,11 +278,6 @@ def _least_affected(attempts: Sequence[BlockTimed]) -> BlockTimed:
     best = min(attempts, key=lambda block: severity(block.counters))
     counters = msgspec.structs.replace(best.counters, reruns=best.counters.reruns + len(attempts) - 1)
     return msgspec.structs.replace(best, counters=counters)
-
-
-def _sum_known(seconds: Iterable[float | None]) -> float | None:
-    known = [one for one in seconds if one is not None]
-    return sum(known) if known else None
 
 
 ConfigurationT = TypeVar("ConfigurationT", bound=MeasuredConfiguration)

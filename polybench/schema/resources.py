@@ -6,9 +6,12 @@ Seconds, bytes and counts. Null means "not measured" or "no source", never 0.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
-from polybench.schema.options import Amount, Integer, NaturalInt, Number, Positive
+import msgspec
+from msgspec import Meta
+
+from polybench.schema.options import Amount, Integer, NaturalInt, Number, Positive, PositiveInt, Seconds
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -73,6 +76,36 @@ class Allocations(msgspec.Struct, frozen=True):
     host: Allocation | None = None
     device: DeviceAllocation | None = None
     native: NativeAllocation | None = None
+
+
+class GcStats(msgspec.Struct, frozen=True):
+    """Counters of a garbage collector: seconds of pauses, and full collections."""
+
+    seconds: float
+    full_collections: int
+
+    def __sub__(self, earlier: GcStats) -> GcStats:
+        return GcStats(self.seconds - earlier.seconds, self.full_collections - earlier.full_collections)
+
+
+class BlockMeasured(msgspec.Struct, frozen=True):
+    """What a worker measures in a timing block, in its timed steps. The log has these fields in `block`.
+
+    A result has the means of counters and times per step, by the same names: `results.blocks`.
+    """
+
+    step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
+    """One value per step, or one per block if the engine times steps together."""
+    steps_per_value: PositiveInt
+    peak_rss_bytes: NaturalInt
+    """Over the process's lifetime so far."""
+    gc: GcStats | None = None
+    data_wait_seconds: float | None = None
+    call_overhead_seconds: float | None = None
+    """Median of the time that Python measures around a call, minus the step times that the engine reports.
+
+    Null if negative, which happens only with a simulated clock.
+    """
 
 
 class GarbageCollection(msgspec.Struct, frozen=True):

@@ -52,4 +52,4 @@ def pipeline_seconds(engine: Engine, steps: int) -> float:
 def training_seconds(engine: Engine, steps: int) -> float:
     """Return the seconds per step on preloaded batches; the first block, which does not count, warms up."""
     blocks = [measure_block(engine, steps) for _ in range(1 + _TIMING_BLOCKS)]
-    return statistics.median(statistics.fmean(block.step_times) for block in blocks[1:])
+    return statistics.median(statistics.fmean(block.step_seconds) for block in blocks[1:])

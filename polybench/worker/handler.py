@@ -24,7 +24,6 @@ from polybench.protocol import calls
 from polybench.protocol.calls import (
     AllocationsCounted,
     Answer,
-    BlockMeasured,
     Calibrated,
     Evaluated,
     Loaded,
@@ -42,7 +41,7 @@ from polybench.protocol.calls import (
 from polybench.protocol.loaded_code import loaded_code
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
-from polybench.schema.resources import NativeAllocation
+from polybench.schema.resources import BlockMeasured, NativeAllocation
 from polybench.schema.result import Startup
 from polybench.worker.allocations import count_native_allocations, measure_memory_and_allocations, reset_and_warm_up
 from polybench.worker.bottlenecks import allreduce_seconds, pipeline_seconds, training_seconds
@@ -193,15 +192,7 @@ class Worker:
         return calibrate(self.engine, steps)
 
     def measure_block(self, steps: int, injected_delay: float) -> BlockMeasured:
-        block = measure_block(self.engine, steps, injected_delay)
-        return BlockMeasured(
-            block.step_times,
-            steps // len(block.step_times),
-            read_rss().peak,
-            block.gc_stats,
-            block.data_wait_seconds,
-            block.call_overhead_seconds,
-        )
+        return measure_block(self.engine, steps, injected_delay)
 
     def reset_training(self, weights: str) -> None:
         self.engine.set_initial_weights(read_tensors(weights))

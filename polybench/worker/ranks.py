@@ -22,18 +22,9 @@ import msgspec
 from polybench.engines.job import PINNED, RANKS, Rank
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.protocol import calls
-from polybench.protocol.calls import (
-    AllocationsCounted,
-    Answer,
-    BlockMeasured,
-    Calibrated,
-    NotAvailable,
-    Reply,
-    Request,
-    RequestFailed,
-)
+from polybench.protocol.calls import AllocationsCounted, Answer, Calibrated, NotAvailable, Reply, Request, RequestFailed
 from polybench.protocol.process import WorkerProcess
-from polybench.schema.resources import Allocations, MemoryInUse, NativeAllocation
+from polybench.schema.resources import Allocations, BlockMeasured, MemoryInUse, NativeAllocation
 from polybench.worker.handler import Worker
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)

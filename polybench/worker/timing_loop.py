@@ -6,32 +6,15 @@ import gc
 import math
 import statistics
 import time
-from typing import NamedTuple
 
 import numpy as np
 
 from polybench.engines.base import Engine
-from polybench.engines.job import GcStats
 from polybench.errors import ConfigurationFailed
-from polybench.machine.memory import malloc_bytes_in_use
+from polybench.machine.memory import malloc_bytes_in_use, read_rss
 from polybench.protocol.calls import Calibrated
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
-from polybench.schema.resources import MemoryInUse
-
-
-class BlockTimes(NamedTuple):
-    """Times of a timing block.
-
-    `step_times` are seconds per step: one value per step, or one per block if the engine times steps together.
-    `call_overhead_seconds` is the median of the time that Python measures around a call, minus the step times that the
-    engine reports. It is None if negative, which happens only with a simulated clock.
-    """
-
-    step_times: list[float]
-    gc_stats: GcStats | None
-    data_wait_seconds: float | None
-    call_overhead_seconds: float | None
-
+from polybench.schema.resources import BlockMeasured, MemoryInUse
 
 STEPS_BETWEEN_READINGS = 5
 """Steps between two readings of the memory in use."""
@@ -74,7 +57,7 @@ def bytes_in_use(engine: Engine) -> int | None:
     return None if on_host is None else on_host + (on_device or 0)
 
 
-def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> BlockTimes:
+def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> BlockMeasured:
     """Reset the model, run two untimed steps, then time the next `steps` steps. All blocks time the same steps.
 
     `injected_delay` is a busy wait added to each step, as a fraction of the median untimed step (for power tests).
@@ -96,10 +79,15 @@ def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> Bl
     gc_after, wait_after = engine.gc_stats(), engine.data_wait_seconds()
     # After a loss that is not finite, all later losses are not finite either, so this checks every training step.
     require_finite(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
-    data_wait_seconds = None if wait_after is None or wait_before is None else wait_after - wait_before
     call_overhead = statistics.median(call_overheads)
-    gc_stats = gc_after - gc_before if gc_after and gc_before else None
-    return BlockTimes(step_times, gc_stats, data_wait_seconds, call_overhead if call_overhead >= 0 else None)
+    return BlockMeasured(
+        step_times,
+        steps // len(step_times),
+        read_rss().peak,
+        gc=gc_after - gc_before if gc_after and gc_before else None,
+        data_wait_seconds=None if wait_after is None or wait_before is None else wait_after - wait_before,
+        call_overhead_seconds=call_overhead if call_overhead >= 0 else None,
+    )
 
 
 def _start_block(engine: Engine) -> list[float]:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.engines.job import GcStats
 from polybench.log import (
     AnyEvent,
     BlockTimed,
@@ -25,7 +24,7 @@ from polybench.log import (
 from polybench.planning.plan import Plan, resolve
 from polybench.results.document import derive, planned_configurations, study_toml
 from polybench.schema.options import Study
-from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
+from polybench.schema.resources import BlockCounters, GarbageCollection, GcStats, Interference
 from polybench.schema.result import ColdStart, Pipeline, Result, TimeToAccuracy, TimeToLoss, TrainedEpoch
 from tests.factories import measured, study, typical_study
 from tests.log_of import events_of

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from polybench.log import BlockTimed
 from polybench.results.interference import (
     drop_affected_rounds,
     inconclusive_reason,
@@ -23,11 +24,23 @@ def result_with(*blocks: BlockCounters, malloc: str = "system", configuration: s
     """Return a result with two timing blocks of 8 timed steps of 10 ms and 2 warm-up steps."""
     result = measured(configuration, 0.010)
     result.step_times = StepTimes("step", 1, [[[0.010] * 8, [0.010] * 8]])
-    result.interference = summarize_interference(result.step_times, [blocks])
+    result.interference = summarize_interference([[timed(one) for one in blocks]])
     variants = (result.variant or "").split("+")
     result.warnings += page_fault_warnings(result.interference, result.step_time, variants, malloc)
     result.warnings += throttling_warnings(result.interference)
     return result
+
+
+def timed(counters: BlockCounters) -> BlockTimed:
+    return BlockTimed(
+        configuration="torch/cpu",
+        process=0,
+        round=0,
+        step_seconds=[0.010] * 8,
+        steps_per_value=1,
+        peak_rss_bytes=1,
+        counters=counters,
+    )
 
 
 def block(**changes: Any) -> BlockCounters:

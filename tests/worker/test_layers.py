@@ -12,11 +12,12 @@ import pytest
 
 from polybench.engines.base import Array, LayerTensors, TimedOperation, Weights
 from polybench.engines.fake.engine import FakeEngine
-from polybench.engines.job import GcStats, Job
+from polybench.engines.job import Job
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import LSTM, Dense, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.schema.resources import GcStats
 from polybench.worker import layers
 from polybench.worker.layers import (
     OperationTimer,

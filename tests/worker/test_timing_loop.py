@@ -9,10 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from polybench.engines.job import GcStats
 from polybench.errors import ConfigurationFailed
 from polybench.protocol.calls import Calibrated
-from polybench.schema.resources import MemoryInUse
+from polybench.schema.resources import GcStats, MemoryInUse
 from polybench.worker import timing_loop
 from polybench.worker.timing_loop import calibrate, measure_block
 from tests.worker.recorder import Recorder, uncollected_garbage
@@ -20,7 +19,7 @@ from tests.worker.recorder import Recorder, uncollected_garbage
 
 def test_a_block_resets_runs_two_untimed_steps_then_times_each_step() -> None:
     engine = Recorder()
-    assert measure_block(engine, 3).step_times == [1.0, 1.0, 1.0]
+    assert measure_block(engine, 3).step_seconds == [1.0, 1.0, 1.0]
     assert engine.calls == ["reset", "run 0+1", "run 1+1", "run 2+1", "run 3+1", "run 4+1"]
 
 
@@ -36,7 +35,7 @@ def test_garbage_is_collected_before_the_steps() -> None:
 
 def test_steps_that_can_only_be_timed_together_have_one_mean_time() -> None:
     engine = Recorder("block")
-    assert measure_block(engine, 10).step_times == [1.0]
+    assert measure_block(engine, 10).step_seconds == [1.0]
     assert engine.calls[-1] == "run 2+10"
 
 
@@ -54,7 +53,7 @@ def test_an_injected_delay_is_waited_and_added(monkeypatch: pytest.MonkeyPatch) 
     ticks = itertools.count(1)
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * tick)
     monkeypatch.setattr(engine, "run_steps", lambda first, n: Recorder.run_steps(engine, first, n) * 16 * tick)
-    assert measure_block(engine, 3, injected_delay=0.5).step_times == [(16 + 8) * tick] * 3
+    assert measure_block(engine, 3, injected_delay=0.5).step_seconds == [(16 + 8) * tick] * 3
     assert engine.calls[3:] == ["run 2+1", "run 3+1", "run 4+1"]
 
 
@@ -63,7 +62,7 @@ def test_an_injected_delay_is_relative_to_the_median_untimed_step(monkeypatch: p
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * tick)
     engine = Recorder()
     monkeypatch.setattr(engine, "run_steps", lambda first, n: next(seconds) * tick)
-    assert measure_block(engine, 2, injected_delay=0.5).step_times == [(16 + 16) * tick] * 2
+    assert measure_block(engine, 2, injected_delay=0.5).step_seconds == [(16 + 16) * tick] * 2
 
 
 def test_call_overhead_is_the_time_of_the_call_beyond_the_engines_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +76,7 @@ def test_call_overhead_is_the_time_of_the_call_beyond_the_engines_own(monkeypatc
 
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     block = measure_block(WithCallOverhead(), 3)
-    assert block.step_times == [0.002] * 3
+    assert block.step_seconds == [0.002] * 3
     assert block.call_overhead_seconds == pytest.approx(0.003)
 
 
@@ -126,9 +125,9 @@ def test_collections_are_those_of_the_timed_steps() -> None:
         def data_wait_seconds(self) -> float | None:
             return 1.0 if len(self.calls) > 3 else None
 
-    assert measure_block(Collecting(), 3).gc_stats == GcStats(1.5, 3)
+    assert measure_block(Collecting(), 3).gc == GcStats(1.5, 3)
     later = measure_block(CollectingLater(), 3)
-    assert (later.gc_stats, later.data_wait_seconds) == (None, None)
+    assert (later.gc, later.data_wait_seconds) == (None, None)
 
 
 def test_the_memory_in_use_is_read_between_the_steps_before_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 
 from polybench.engines.base import Array, Engine, Evaluation, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.job import EngineInfo, GcStats, Job, Rank
+from polybench.engines.job import EngineInfo, Job, Rank
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.measurements import AllocationProfile, AllocationSite
-from polybench.schema.resources import Allocation, Allocations
+from polybench.schema.resources import Allocation, Allocations, GcStats
 
 STEP_SECONDS = 0.010
 # Real processes of one program vary more than the steps of one process. These relative deviations are upper

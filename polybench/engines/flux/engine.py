@@ -17,7 +17,7 @@ from polybench.engines.flux.julia import discovery, program
 from polybench.engines.flux.julia.discovery import NAME
 from polybench.engines.flux.julia.environment import OPTIMIZE, OPTIMIZED, requested_packages, start_julia, threads
 from polybench.engines.flux.validation import conventions, validate
-from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions
+from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, Job, NumericalConventions
 from polybench.engines.shared.batches import as_dtype, as_input, dropout_masks, is_tokens, prefault
 from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
@@ -26,7 +26,7 @@ from polybench.networks.network_file import without_none
 from polybench.networks.optimizers import ADAM_BETAS
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile, AllocationSite
-from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
+from polybench.schema.resources import Allocation, Allocations, DeviceAllocation, GcStats
 
 _HOST_COVERAGE = "Julia's heap, on all threads; not what BLAS or a GPU allocates"
 _DEVICE_COVERAGE = (
