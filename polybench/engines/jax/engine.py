@@ -13,29 +13,28 @@ import jaxlib
 import numpy as np
 import optax
 
-from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.base import Array, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.jax.device import count_allocations, cuda_devices, find_devices, set_precision
 from polybench.engines.jax.emitter import emit
 from polybench.engines.jax.operations import layer_operations, step_operations
 from polybench.engines.jax.pipeline import Pipeline
 from polybench.engines.job import EngineInfo, Job
-from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks
-from polybench.engines.shared.float64 import float64_tensors
+from polybench.engines.shared.batches import Batch, as_dtype, as_input, dropout_masks
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.program import import_program
+from polybench.engines.shared.python_engine import PythonEngine
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.resources import Allocations
 
 
-class JaxEngine(Engine):
+class JaxEngine(PythonEngine):
     """Training with a single compiled step, which reuses the memory of the state (buffer donation)."""
 
     timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
-        self._batches: list[Batch] | BufferedBatches = []
         self._pipeline: Pipeline | None = None
         # JAX's default is no compilation cache on disk; the user's environment may enable one.
         jax.config.update("jax_enable_compilation_cache", False)
@@ -66,7 +65,7 @@ class JaxEngine(Engine):
 
     def load(self, images: Array, labels: Array) -> None:
         self._close_pipeline()
-        self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
+        super().load(images, labels)
         jax.block_until_ready(self._batches)
 
     def open_pipeline(self, source: PipelineInput) -> None:
@@ -76,11 +75,8 @@ class JaxEngine(Engine):
         self._batches = self._pipeline.batches()
 
     def reset(self) -> None:
-        self._program.reset(self._state, self._initial)
-        jax.block_until_ready(self._state)
-
-    def set_initial_weights(self, weights: Weights) -> None:
-        self._initial = as_dtype(weights, self._job.dtype)
+        super().reset()
+        self._synchronize()
 
     def training_state(self) -> Weights:
         return {str(index): np.array(_data(leaf)) for index, leaf in enumerate(jax.tree.leaves(self._state))}
@@ -94,19 +90,12 @@ class JaxEngine(Engine):
 
         self._state = jax.tree.unflatten(structure, [restored(*one) for one in enumerate(leaves)])
 
-    def run_steps(self, first: int, n: int) -> float:
-        state, train_step = self._state, self._train_step
-        if "step" in state:  # the program has a schedule
-            state["step"] = jax.device_put(np.int32(first), state["step"].sharding)
-        batches = map(self._batch, range(first, first + n))
-        jax.block_until_ready(state)
-        start = perf_counter()
-        for batch in batches:
-            loss = train_step(state, batch)
-        jax.block_until_ready((state, loss))
-        seconds = perf_counter() - start
-        self._loss = loss
-        return seconds
+    def _synchronize(self, result: object = None) -> None:
+        jax.block_until_ready((self._state, result))
+
+    def _set_step(self, step: int) -> None:
+        if "step" in self._state:
+            self._state["step"] = jax.device_put(np.int32(step), self._state["step"].sharding)
 
     def _batch(self, step: int) -> tuple[Any, ...]:
         """Return a step's batch, with the masks of dropout if the job gives them and the network has such layers."""
@@ -138,9 +127,6 @@ class JaxEngine(Engine):
             return ""
         return explain_eager("JAX ran the step without jit", "JAX_DISABLE_JIT")
 
-    def loss(self) -> float:
-        return float(self._loss)
-
     def step_logits(self) -> Array:
         return _copy_to_numpy(self._loss.astype(self._job.dtype))
 
@@ -166,9 +152,6 @@ class JaxEngine(Engine):
         for step in range(first, first + n):
             jax.block_until_ready(self._batches[step % len(self._batches)])
         return perf_counter() - start
-
-    def data_wait_seconds(self) -> float | None:
-        return self._batches.wait_seconds if isinstance(self._batches, BufferedBatches) else None
 
     def wait_until_idle(self) -> None:
         if self._pipeline is not None:
@@ -201,12 +184,9 @@ class JaxEngine(Engine):
         stats = self._device.memory_stats()
         return stats["bytes_in_use"] if stats else None
 
-    def float64_tensors(self) -> list[str]:
-        return float64_tensors(state=self._state, loss=self._loss)
-
     def close(self) -> None:
         self._close_pipeline()
-        self._batches = []
+        super().close()
 
     def _close_pipeline(self) -> None:
         if self._pipeline is not None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from time import perf_counter
 from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras.src.backend.common import dtypes
 
-from polybench.engines.base import Array, Engine, Snapshot, Weights
+from polybench.engines.base import Array, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.keras.backend import Backend
 from polybench.engines.keras.emitter import emit
 from polybench.engines.shared import keras_state
-from polybench.engines.shared.batches import as_dtype, as_input
-from polybench.engines.shared.float64 import float64_tensors
+from polybench.engines.shared.batches import as_input
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.program import import_program
+from polybench.engines.shared.python_engine import PythonEngine
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 
-class KerasEngine(Engine):
+class KerasEngine(PythonEngine):
     """Keras's own training step: eager on PyTorch, a `tf.function` on TensorFlow, compiled with XLA on JAX.
 
     `train_on_batch` is the step of `model.fit` without its iterator and callbacks. It returns the loss as a
@@ -35,7 +34,6 @@ class KerasEngine(Engine):
 
     def __init__(self, backend: str) -> None:
         self._name, self._backend = backend, load_backend(backend)
-        self._batches: list[tuple[Any, Any]] = []
 
     def probe(self) -> EngineInfo:
         versions = {"keras": str(keras.__version__)} | self._backend.versions()
@@ -64,15 +62,12 @@ class KerasEngine(Engine):
         return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
-        self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
-        self._backend.synchronize([tensor for batch in self._batches for tensor in batch])
+        super().load(images, labels)
+        self._backend.synchronize([tensor for step in range(len(images)) for tensor in self._batches[step]])
 
     def reset(self) -> None:
-        self._program.reset(self._state, self._initial)
+        super().reset()
         self._synchronize()
-
-    def set_initial_weights(self, weights: Weights) -> None:
-        self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
         return {**keras_state.training_state(self._state), **self._backend.generator_state()}
@@ -81,19 +76,6 @@ class KerasEngine(Engine):
         keras_state.restore(state, self._state)
         self._backend.restore_generator(state)
         self._synchronize()
-
-    def run_steps(self, first: int, n: int) -> float:
-        state, train_step = self._state, self._train_step
-        if hasattr(state, "step"):  # the program has a schedule
-            state.step = first
-        batches = map(self._batch, range(first, first + n))
-        start = perf_counter()
-        for batch in batches:
-            loss = train_step(state, batch)
-        self._synchronize()
-        seconds = perf_counter() - start
-        self._loss = loss
-        return seconds
 
     def _batch(self, step: int) -> tuple[Any, ...]:
         """Return a step's batch, with the masks of dropout if the program takes them."""
@@ -104,9 +86,6 @@ class KerasEngine(Engine):
         if keras.backend.backend() != self._name:
             return f"Keras runs on {keras.backend.backend()}: expected {self._name}: unset KERAS_BACKEND"
         return self._backend.explain_eager()
-
-    def loss(self) -> float:
-        return float(self._loss)
 
     def step_logits(self) -> Array:
         return np.asarray(self._loss).astype(self._job.dtype)
@@ -130,14 +109,8 @@ class KerasEngine(Engine):
     def untraced_native_allocations(self) -> str:
         return self._backend.untraced_native_allocations()
 
-    def float64_tensors(self) -> list[str]:
-        return float64_tensors(state=self._state, loss=self._loss)
-
-    def close(self) -> None:
-        self._batches = []
-
-    def _synchronize(self) -> None:
-        self._backend.synchronize([variable.value for variable in self._model.trainable_variables])
+    def _synchronize(self, result: object = None) -> None:
+        self._backend.synchronize([result, *(variable.value for variable in self._model.trainable_variables)])
 
 
 def load_backend(name: str) -> Backend:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from time import perf_counter
 from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.base import Array, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.shared import keras_state
-from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input
-from polybench.engines.shared.float64 import float64_tensors
+from polybench.engines.shared.batches import as_input
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.program import import_program
+from polybench.engines.shared.python_engine import PythonEngine
 from polybench.engines.shared.tensorflow import (
     build_info,
     check_native_allocations,
@@ -39,7 +38,7 @@ from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 
-class TensorFlowEngine(Engine):
+class TensorFlowEngine(PythonEngine):
     """Training with a `tf.function` step, compiled by `xla`, eager in `eager`; `keras_fit` uses `model.fit`.
 
     `model.fit` can only be timed as a whole, including its overhead for each call, which users pay. It
@@ -51,7 +50,6 @@ class TensorFlowEngine(Engine):
     _program: Any
 
     def __init__(self) -> None:
-        self._batches: list[Batch] | BufferedBatches = []
         self._pipeline: Pipeline | None = None
         self._replicas: Replicas | None = None
 
@@ -110,27 +108,18 @@ class TensorFlowEngine(Engine):
 
     def load(self, images: Array, labels: Array) -> None:
         self._pipeline = None
-        self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
+        super().load(images, labels)
 
     def open_pipeline(self, source: PipelineInput) -> None:
         self.timing_resolution = "block"
         self._pipeline = Pipeline(source, self._job.dtype)
         self._batches = self._pipeline.batches(self._device)
 
-    def reset(self) -> None:
-        self._program.reset(self._state, self._initial)
-
-    def set_initial_weights(self, weights: Weights) -> None:
-        self._initial = as_dtype(weights, self._job.dtype)
-
     def training_state(self) -> Weights:
         return keras_state.training_state(self._state)
 
     def restore_training_state(self, state: Weights) -> None:
         keras_state.restore(state, self._state)
-
-    def run_steps(self, first: int, n: int) -> float:
-        return self._time(self._prepare_training(first, n))
 
     def inactive_variant(self) -> str:
         is_traced = self._uses_fit or "eager" in self._job.variants or self._compiled.experimental_get_tracing_count()
@@ -154,19 +143,10 @@ class TensorFlowEngine(Engine):
         return self._state.compiled
 
     def _prepare_training(self, first: int, n: int) -> Callable[[], Any]:
-        """Return a function that trains these steps and returns the last loss; untimed work is done here."""
-        if self._uses_fit:
-            segments = self._job.workload.optimizer.constant_rate_segments(first, n)
-            return partial(self._run_fit, [(self._dataset(steps), steps, rate) for steps, rate in segments])
-        if hasattr(self._state, "step"):  # the program has a schedule
-            self._state.step = first
-        return partial(self._run_loop, map(self._batch, range(first, first + n)))
-
-    def _run_loop(self, batches: Iterable[Any]) -> Any:
-        state, train_step = self._state, self._train_step
-        for batch in batches:
-            loss = train_step(state, batch)
-        return loss
+        if not self._uses_fit:
+            return super()._prepare_training(first, n)
+        segments = self._job.workload.optimizer.constant_rate_segments(first, n)
+        return partial(self._run_fit, [(self._dataset(steps), steps, rate) for steps, rate in segments])
 
     def _batch(self, step: int) -> tuple[Any, ...]:
         """Return a step's batch, with the masks of dropout if the program takes them."""
@@ -201,18 +181,6 @@ class TensorFlowEngine(Engine):
         set_masks = partial(self._program.set_masks, self._state)
         return [[keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: set_masks(next(masks)))]]
 
-    def _time(self, training: Callable[[], Any]) -> float:
-        self._synchronize()
-        start = perf_counter()
-        loss = training()
-        self._synchronize()
-        seconds = perf_counter() - start
-        self._loss = loss
-        return seconds
-
-    def loss(self) -> float:
-        return float(self._loss)
-
     def step_logits(self) -> Array:
         return np.asarray(tf.cast(self._loss, self._job.dtype))
 
@@ -232,18 +200,8 @@ class TensorFlowEngine(Engine):
         pixels = images.numpy().transpose(0, 3, 1, 2).astype(np.float32)
         return np.ascontiguousarray(pixels), labels.numpy()
 
-    def drain_pipeline(self, first: int, n: int) -> float:
-        self._synchronize()
-        start = perf_counter()
-        for step in range(first, first + n):
-            self._batches[step % len(self._batches)]
-        self._synchronize()
-        return perf_counter() - start
-
     def data_wait_seconds(self) -> float | None:
-        if self._uses_fit:  # model.fit does not report how long it waits
-            return None
-        return self._batches.wait_seconds if isinstance(self._batches, BufferedBatches) else None
+        return None if self._uses_fit else super().data_wait_seconds()  # model.fit does not report how long it waits
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return count_allocations(partial(self._time, self._prepare_training(first, n)), n, self._on_gpu)
@@ -284,9 +242,6 @@ class TensorFlowEngine(Engine):
     def device_bytes_in_use(self) -> int | None:
         return int(tf.config.experimental.get_memory_info("GPU:0")["current"]) if self._on_gpu else None
 
-    def float64_tensors(self) -> list[str]:
-        return float64_tensors(state=self._state, loss=self._loss)
-
-    def _synchronize(self) -> None:
+    def _synchronize(self, result: object = None) -> None:  # noqa: ARG002
         if self._on_gpu:  # on the CPU, steps are synchronous
             tf.test.experimental.sync_devices()

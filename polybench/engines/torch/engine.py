@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -13,12 +12,12 @@ import torch
 from msgspec.structs import replace
 from torch.nn.utils import clip_grad_norm_
 
-from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.base import Array, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import COLD_START, EngineInfo, Job, Rank
-from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault
-from polybench.engines.shared.float64 import float64_tensors
+from polybench.engines.shared.batches import dropout_masks, prefault
 from polybench.engines.shared.frameworks import explain_eager
 from polybench.engines.shared.program import import_program
+from polybench.engines.shared.python_engine import PythonEngine
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.engines.torch.device import find_device, set_fused_attention, set_tf32
@@ -33,13 +32,12 @@ from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 
-class TorchEngine(Engine):
+class TorchEngine(PythonEngine):
     """Eager training; the variants can be combined."""
 
     timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
-        self._batches: list[Batch] | BufferedBatches = []
         self._replicas = Replicas()
         # Benchmark cuDNN's algorithms, as TensorFlow does by default and PyTorch does not.
         torch.backends.cudnn.benchmark = True
@@ -98,7 +96,7 @@ class TorchEngine(Engine):
             # The memory-mapped file is read-only and used in place: nothing writes to a batch.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             # On the CPU, in float32 and NCHW, this does not copy.
-            self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
+            super().load(images, labels)
         self._capture_cudagraph()
 
     def open_pipeline(self, source: PipelineInput) -> None:
@@ -113,12 +111,9 @@ class TorchEngine(Engine):
             self.reset()
 
     def reset(self) -> None:
-        self._program.reset(self._state, self._initial)
+        super().reset()
         if self._replicas.is_distributed:  # each rank draws masks of its own
             torch.manual_seed(self._job.seed + self._replicas.rank.number)
-
-    def set_initial_weights(self, weights: Weights) -> None:
-        self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
         return training_state(self._tensors, self._optimizer, self._device)
@@ -127,17 +122,8 @@ class TorchEngine(Engine):
         restore(state, self._tensors, self._optimizer, self._device, rank=self._replicas.rank.number)
 
     def run_steps(self, first: int, n: int) -> float:
-        state, train_step = self._state, self._train_step
-        if hasattr(state, "step"):  # the program has a schedule
-            state.step = first
-        batches = map(self._batch, range(first, first + n))
-        self._synchronize()
-        start = perf_counter()
-        for batch in batches:
-            loss = train_step(state, batch)
-        self._synchronize()
-        seconds = perf_counter() - start
-        self._loss = loss.detach()
+        seconds = super().run_steps(first, n)
+        self._loss = self._loss.detach()  # from its graph, which would stay until the next step
         return seconds
 
     def _batch(self, step: int) -> tuple[Any, ...]:
@@ -193,17 +179,6 @@ class TorchEngine(Engine):
         images, labels = self._batches[step % len(self._batches)]
         return _to_canonical(images.float()), _to_canonical(labels)
 
-    def drain_pipeline(self, first: int, n: int) -> float:
-        self._synchronize()
-        start = perf_counter()
-        for step in range(first, first + n):
-            self._batches[step % len(self._batches)]
-        self._synchronize()
-        return perf_counter() - start
-
-    def data_wait_seconds(self) -> float | None:
-        return self._batches.wait_seconds if isinstance(self._batches, BufferedBatches) else None
-
     def count_allocations(self, first: int, n: int) -> Allocations:
         return count_allocations(lambda: self.run_steps(first, n), n, self._device)
 
@@ -238,15 +213,12 @@ class TorchEngine(Engine):
     def device_bytes_in_use(self) -> int | None:
         return torch.cuda.memory_allocated(self._device) if self._device.type == "cuda" else None
 
-    def float64_tensors(self) -> list[str]:
-        return float64_tensors(state=self._state, loss=self._loss)
-
     def startup_detail(self) -> dict[str, float]:
         compiled = "compile" in self._job.variants
         return {"cached_code": 1.0} if compiled and COLD_START not in os.environ else {}
 
     def close(self) -> None:
-        self._batches = []  # stops the pipeline's worker processes
+        super().close()
         self._replicas.leave_group()
 
     def _update(self) -> None:
@@ -273,7 +245,7 @@ class TorchEngine(Engine):
             return batch.to(self._device, self._dtype)
         return batch.to(self._device, self._dtype, memory_format=self._memory_format)
 
-    def _synchronize(self) -> None:
+    def _synchronize(self, result: object = None) -> None:  # noqa: ARG002
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 

@@ -174,7 +174,7 @@ def test_a_block_ends_when_loss_and_weights_are_computed(fixture: EngineFixture)
     with patch.object(jax, "block_until_ready", wraps=jax.block_until_ready) as wait:
         engine.run_steps(1, 2)
     before, after = (call.args[0] for call in wait.call_args_list)
-    assert before is engine._state
+    assert before == (engine._state, None)
     assert after == (engine._state, engine._loss)
 
 

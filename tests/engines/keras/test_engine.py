@@ -93,18 +93,18 @@ def test_only_the_cpu_is_available(fixture: EngineFixture) -> None:
 
 @in_process_of("keras")
 def test_the_clock_stops_when_the_weights_are_computed(fixture: EngineFixture) -> None:
-    from polybench.engines.keras import engine as keras_engine
+    from polybench.engines.shared import python_engine
 
     fixture.build()
     engine: Any = fixture.engine
     order: list[str] = []
     with (
-        patch.object(keras_engine, "perf_counter", lambda: order.append("clock") or 0.0),
-        patch.object(engine._backend, "synchronize", lambda _: order.append("synchronize")),
-        patch.object(engine._model, "train_on_batch", lambda *_: order.append("step")),
+        patch.object(python_engine, "perf_counter", lambda: order.append("clock") or 0.0),
+        patch.object(engine._backend, "synchronize", lambda values: order.append(f"synchronize {values[0]}")),
+        patch.object(engine, "_train_step", lambda *_: order.append("step") or "loss"),
     ):
         engine.run_steps(0, 2)
-    assert order == ["clock", "step", "step", "synchronize", "clock"]
+    assert order == ["synchronize None", "clock", "step", "step", "synchronize loss", "clock"]
 
 
 @in_process_of("keras+jax")

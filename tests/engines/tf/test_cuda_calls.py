@@ -83,10 +83,10 @@ def test_all_gpu_calls_exist_in_the_installed_tensorflow(fixture: EngineFixture)
 
 @in_process_of("tf")
 def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: EngineFixture) -> None:
-    from polybench.engines.tf import engine as tf_engine
+    from polybench.engines.shared import python_engine
 
     order: list[str] = []
-    clock = patch.object(tf_engine, "perf_counter", lambda: order.append("clock") or 0.0)
+    clock = patch.object(python_engine, "perf_counter", lambda: order.append("clock") or 0.0)
     with fake_gpus() as mocks, clock:
         fixture.build(device="cuda")
         order.clear()

@@ -49,7 +49,7 @@ def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) ->
 
 @in_process_of("torch")
 def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: EngineFixture) -> None:
-    from polybench.engines.torch import engine as torch_engine
+    from polybench.engines.shared import python_engine
 
     with fake_cuda() as cuda:
         fixture.build(DEVICE)
@@ -57,7 +57,7 @@ def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: Engin
         step = engine._train_step
         engine._train_step = lambda *arguments: (cuda.order.append("step"), step(*arguments))[1]
         del cuda.order[:]
-        with patch.object(torch_engine, "perf_counter", lambda: cuda.order.append("clock") or 0.0):
+        with patch.object(python_engine, "perf_counter", lambda: cuda.order.append("clock") or 0.0):
             engine.run_steps(0, 3)
         assert cuda.order == ["synchronize", "clock", "step", "step", "step", "synchronize", "clock"]
         assert cuda.mocks["torch.cuda.synchronize"].call_args.args[0].index == 1
