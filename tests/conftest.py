@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 # Without bytecode files, each of hundreds of processes compiles the program again, and pytest
@@ -12,6 +13,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Two test processes share the cores: a spinning OpenMP thread takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Studies write many small files, and wait for a disk whenever they sync, rename or remove one.
+if "TMPDIR" not in os.environ and os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 8 << 30:
+    os.environ["TMPDIR"] = "/dev/shm"
 
 import gc
 import inspect

@@ -86,8 +86,12 @@ RULES = (
     Wide("tests/importer/test_flux.*keeps_its_weights", ".*", "a transformer that goes through Flux, with its proof"),
     Wide("tests/engines/.*transformers", "jax", "torch and tf have the same layers, and jax those of `everything`"),
     Wide(
-        "tests/engines/.*transformers", "text-flux", "patched; an imported transformer, and julia/test/transformers.jl"
+        "tests/engines/test_networks.*(sequence_layer|of_transformers)",
+        ".*flux",
+        "engines/flux/test_programs trains the same networks, and flux those of images",
     ),
+    Wide("tests/engines/test_networks.*of_transformers", "patched-tf", "text, and test_operations has each operation"),
+    Wide("tests/engines/keras/test_engine.*(_is_eager|_once)", r"keras\+.+", "keras; SMOKE trains in the others"),
     Wide("tests/engines/.*transformers_in_tensorflow", "(?!KerasNormEpsilon).*", "the same kinds of bugs in torch"),
     Wide(
         "tests/engines/test_networks",

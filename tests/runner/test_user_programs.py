@@ -349,6 +349,7 @@ def test_float64_in_a_program_in_numpy_is_named(tmp_path: Path) -> None:
     assert "batch[0]" not in weight
 
 
+@pytest.mark.wide  # engines/shared/test_float64 has the names in PyTorch
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 def test_float64_in_a_program_in_pytorch_is_named(tmp_path: Path) -> None:
     wide = TORCH.replace("(3072, 10)", "(3072, 10).double()").replace(".float()", ".double()")

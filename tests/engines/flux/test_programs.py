@@ -134,7 +134,7 @@ def test_every_layer_computes_what_the_reference_computes(tmp_path: Path) -> Non
     jobs["text"] = of(EXAMPLES["text"], shared)
     jobs |= {"tied": of(TIED), "tied-in-block": of(TIED_IN_BLOCK)}
     jobs["blocks"] = of(BLOCKS, SCHEDULED, variants=("train",))  # whose masks and rates change in the loop of Flux
-    jobs |= {f"{name}-forward": forward_pass(EXAMPLES[name]) for name in ("everything", "text")}
+    jobs["text-forward"] = forward_pass(EXAMPLES["text"])  # test_forward_pass has the network of images
     check_programs(jobs, tmp_path)
 
 
