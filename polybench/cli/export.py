@@ -22,9 +22,9 @@ _EVERYWHERE = {"model", "seed"}
 
 
 def _frameworks() -> Iterable[str]:
-    from polybench.scripts.network_code import FRAMEWORKS
+    from polybench.scripts.emitters import EMITTERS
 
-    return FRAMEWORKS
+    return EMITTERS
 
 
 NetworkArgument = Annotated[

@@ -9,38 +9,24 @@ the name of the framework that it imports: next to a `torch.py`, `import torch` 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from polybench.engines import ENGINES
 from polybench.engines.flux import emitter as flux
 from polybench.engines.flux.julia.discovery import LUX_PROGRAM_PACKAGES, PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
-from polybench.engines.flux.lux import emitter as lux
-from polybench.engines.jax import emitter as jax
 from polybench.engines.job import Job
-from polybench.engines.keras import emitter as keras
 from polybench.engines.program import emitter as program
 from polybench.engines.source import Source
-from polybench.engines.tf import emitter as tf
-from polybench.engines.torch import emitter as torch
 from polybench.errors import EngineUnavailable
 from polybench.networks.model import Model
 from polybench.schema.options import Configuration, Workload
+from polybench.scripts.emitters import EMITTERS
 from polybench.scripts.script_folder import extension
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
 
-_EMITTERS: Mapping[str, Callable[..., str]] = {
-    "torch": torch.emit_training,
-    "tf": tf.emit_training,
-    "jax": jax.emit_training,
-    "keras": keras.emit_training,
-    "flux": flux.emit_training,
-    "lux": lux.emit_training,
-}
-"""Functions of a job, a number of steps and `clock` that write the program of an engine with a main part."""
 _FLUX_VARIANTS = (
     "train",
     *(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools),
@@ -66,7 +52,9 @@ def make_script(
     """
     if unsupported_reason(configuration, workload, model) or model is None:
         return None
-    return _EMITTERS[configuration.engine](_job(configuration, workload, model, seed), steps, clock=clocked)
+    return EMITTERS[configuration.engine].emit_training(
+        _job(configuration, workload, model, seed), steps, clock=clocked
+    )
 
 
 def make_start(source: Source, job: Job, steps: int) -> str:
@@ -87,7 +75,7 @@ def unsupported_reason(configuration: Configuration, workload: Workload, model: 
     has_variant = variants <= {*_FLUX_VARIANTS} if engine == "flux" else variants.isdisjoint(_NOT_ALONE)
     missing = {
         "the forward pass": workload.is_forward_pass,
-        f"the engine {engine}": engine not in _EMITTERS,
+        f"the engine {engine}": engine not in EMITTERS,
         f"{workload.replicas} replicas": workload.replicas > 1,
         f"the variant {configuration.variant}": not has_variant,
         f"{engine} on {device}": engine in _CPU_ONLY and device != "cpu",
@@ -96,7 +84,7 @@ def unsupported_reason(configuration: Configuration, workload: Workload, model: 
     if (reason := next((setting for setting, is_missing in missing.items() if is_missing), "")) or model is None:
         return reason
     try:
-        _EMITTERS[engine](_job(configuration, workload, model), 1)
+        EMITTERS[engine].emit_training(_job(configuration, workload, model), 1)
     except EngineUnavailable as error:
         return f"the network {workload.model}: {error.reason}"
     return ""

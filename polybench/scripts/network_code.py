@@ -1,9 +1,9 @@
-"""A network as the program of an engine, with the weights beside it. ADD A FRAMEWORK: its row in FRAMEWORKS."""
+"""A network as the program of an engine, with the weights beside it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -11,27 +11,12 @@ from zipfile import BadZipFile
 import numpy as np
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file
-from polybench.engines.flux import emitter as flux
-from polybench.engines.flux.lux import emitter as lux
-from polybench.engines.jax import emitter as jax
 from polybench.engines.job import Job
-from polybench.engines.keras import emitter as keras
-from polybench.engines.tf import emitter as tf
-from polybench.engines.torch import emitter as torch
 from polybench.errors import BadInput, EngineUnavailable, lookup_or_suggest
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.schema.options import Workload
-
-FRAMEWORKS: Mapping[str, Callable[[Job], str]] = {
-    "torch": torch.emit_network,
-    "tf": tf.emit_network,
-    "keras": keras.emit_network,
-    "jax": jax.emit_network,
-    "flux": flux.emit_network,
-    "lux": lux.emit_network,
-}
-"""Functions of a job that write a program which makes the network, with the weights of the .npz file beside it."""
+from polybench.scripts.emitters import EMITTERS
 
 
 def export(model: Model, weights: Mapping[str, Any], framework: str, output: Path) -> None:
@@ -48,7 +33,7 @@ def export(model: Model, weights: Mapping[str, Any], framework: str, output: Pat
 
 def write_code(model: Model, framework: str) -> str:
     """Return the program; raises BadInput for an unknown framework, or a layer that the framework lacks."""
-    emit_network = lookup_or_suggest(framework, FRAMEWORKS, "framework")
+    emit_network = lookup_or_suggest(framework, EMITTERS, "framework").emit_network
     workload = Workload(model.name, "", model.batch_size, model.optimizer, "fp32", 1)
     try:
         return emit_network(Job(model, workload, "cpu", "float32"))

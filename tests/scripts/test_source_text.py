@@ -22,7 +22,8 @@ from polybench.networks.optimizers import Optimizer
 from polybench.networks.source_text import attributes, comment, escape, literal, wrapped
 from polybench.schema.options import Configuration, Workload
 from polybench.scripts import make_script
-from polybench.scripts.network_code import FRAMEWORKS, export, write_code
+from polybench.scripts.emitters import EMITTERS
+from polybench.scripts.network_code import export, write_code
 from tests.commands import printed
 from tests.configured_julia import configured_julia
 from tests.example_networks import BIASED, PATCHED, SEQUENCES, TEXT
@@ -89,7 +90,7 @@ def cases(frameworks: tuple[str, ...]) -> list[Any]:
 
 
 def test_every_framework_is_checked_with_hostile_text() -> None:
-    assert {*PYTHON, *JULIA} == set(FRAMEWORKS)
+    assert {*PYTHON, *JULIA} == set(EMITTERS)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
