@@ -5,7 +5,7 @@ call (of images: as long as the batches live). The shapes follow from the layer 
 module Python
 
 using ..PolyBench:
-    ADAM_BETAS, AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramTrainer, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
+    ADAM_BETAS, AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramPipeline, ProgramTrainer, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
     convert_layout, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
     needs_conversion, records, resolve_path, rule, start_training!, step_operations, tensor_shapes, tensors, to_device,
     user_program_step!, variables, with_fixed_masks
@@ -135,6 +135,19 @@ function open_pipeline(
         augmentations == 0 ? nothing : wrap_array(Int8, augmentations, (3, batch, steps)), classes, workers,
     )
     return Pipeline(trainer.device, typeof(trainer.loss), data)
+end
+
+"""
+    open_own_pipeline(trainer, images, shape, labels, order, order_shape)
+
+Return the pipeline of a user's program, with arguments as in `open_pipeline`. The order is copied, and counted from 1.
+"""
+function open_own_pipeline(
+        trainer::ProgramTrainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, order::Int, order_shape::NTuple{2, Int},
+    )
+    numbers = wrap_array(Int64, order, reverse(order_shape)) .+ 1
+    stored = wrap_array(UInt8, images, reverse(shape))
+    return ProgramPipeline(trainer.program, stored, wrap_array(Int64, labels, (shape[1],)), numbers)
 end
 
 """

@@ -172,3 +172,55 @@ end
         @test promoted(Chain(identity, x -> 2 .* x)) == narrow
     end
 end
+
+# A program with an input pipeline of its own: an iterator, or a task.
+module Piped
+
+const calls = Ref(0)
+batches(images, labels, order) = (prepare(images, labels, chosen) for chosen in eachcol(order))
+prepare(images, labels, chosen) = (calls[] += 1; (images[:, :, :, chosen] ./ 255.0f0, labels[chosen]))
+
+end
+
+@testset "the pipeline of a program" begin
+    images = rand(MersenneTwister(3), UInt8, 2, 2, 3, 6)
+    labels, order = collect(0:5), [1 2 3 4; 6 5 4 3]
+    pipeline = PolyBench.ProgramPipeline(Piped, images, labels, order)
+    expected(batch) = (images[:, :, :, order[:, batch]] ./ 255.0f0, labels[order[:, batch]])
+
+    @test length(pipeline) == 4
+    @test [pipeline[batch].images for batch in (1, 2, 2, 3)] == expected.([1, 2, 2, 3])
+    @test Piped.calls[] == 3  # nothing is prepared twice or ahead
+    @test [pipeline[batch].images for batch in (3, 1, 4)] == expected.([3, 1, 4])
+    @test PolyBench.wait_seconds(pipeline) > 0
+
+    @testset "it ends early, or raises" begin
+        with_batches(batches) = (program = Module(); Core.eval(program, :(batches = $batches)); PolyBench.ProgramPipeline(program, images, labels, order))
+        short = with_batches((images, labels, order) -> eachcol(order[:, 1:(end - 1)]))
+        @test short[2].images == order[:, 2] && short[3].images == order[:, 3]
+        @test_throws "batches ended early: expected 3 from batch 1 on" short[4]
+        @test !PolyBench.is_reading(short)
+        wrong = with_batches((images, labels, order) -> error("no file"))
+        @test_throws "no file" wrong[1]
+        @test PolyBench.is_reading(wrong)
+    end
+
+    @testset "its tasks end before others are measured" begin
+        done = Ref(0)
+        channel(images, labels, order) = Channel{Any}(size(order, 2); spawn = true) do filled
+            for chosen in eachcol(order)
+                until = time() + 0.1
+                while time() < until
+                end
+                put!(filled, chosen)
+                done[] += 1
+            end
+        end
+        program = Module()
+        Core.eval(program, :(batches = $channel))
+        ahead = PolyBench.ProgramPipeline(program, images, labels, order)
+        @test ahead[1].images == order[:, 1]
+        PolyBench.wait_until_idle!(ahead)
+        @test done[] == 4
+    end
+end

@@ -179,9 +179,9 @@ def _read_programs(study: Study, model: Model) -> dict[str, Source]:
 
 
 def _check_pipeline(study: Study, name: str, source: Source) -> None:
-    if "batches" not in source.functions or source.is_julia:
+    if "batches" not in source.functions:
         raise BadInput(
-            f"--input pipeline: {name} has no pipeline: omit the option or the program, or write, in Python,"
+            f"--input pipeline: {name} has no pipeline: omit the option or the program, or write"
             " batches(images, labels, order)"
         )
     if study.augment and study.parity:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from polybench.engines.base import Array, Weights
+from polybench.engines.base import Array, PipelineInput, Weights
 from polybench.engines.flux.engine import FluxEngine, addresses
 from polybench.engines.flux.julia.discovery import first_error_line
 from polybench.engines.flux.julia.environment import threads
@@ -55,23 +57,48 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
         except Exception as error:
             raise self._failed(error) from error
 
+    @contextlib.contextmanager
+    def _guarded(self, when: str) -> Iterator[None]:
+        """Turn what the user's code raises into a failure of this row."""
+        try:
+            yield
+        except Exception as error:
+            raise self._failed(error, when) from error
+
     def _failed(self, error: Exception, when: str = "") -> ConfigurationFailed:
         """Return the failure of this row, and print Julia's error with its stack trace to the worker's log."""
         traceback.print_exc()
-        return ConfigurationFailed(f"{self._source.path.name}: {first_error_line(error)}{when}")
+        when = "in batches" if self._polybench.is_reading(self._batches) else when
+        return ConfigurationFailed(f"{self._source.path.name}{when and f', {when}'}: {first_error_line(error)}")
 
     def conventions(self) -> NumericalConventions:
         return conventions(self._polybench, self._trainer, self._job)
 
+    def load(self, images: Array, labels: Array) -> None:
+        with self._guarded("in load"):
+            super().load(images, labels)
+
+    def open_pipeline(self, source: PipelineInput) -> None:
+        self.timing_resolution = "block"
+        arrays = [np.ascontiguousarray(one) for one in (source.images, source.labels, source.order)]
+        self._pipeline_arrays = [*arrays]  # Julia uses this memory in place, so it has to live as long as the pipeline
+        images, labels, order = (array.ctypes.data for array in arrays)
+        self._batches = self._python.open_own_pipeline(
+            self._trainer, images, source.images.shape, labels, order, source.order.shape
+        )
+
+    def drain_pipeline(self, first: int, n: int) -> float:
+        with self._guarded("in batches"):
+            return super().drain_pipeline(first, n)
+
     def reset(self) -> None:
         self.steps = []
-        super().reset()
+        with self._guarded("in reset!" if "reset!" in self._source.functions else "in setup"):
+            super().reset()
 
     def run_steps(self, first: int, n: int) -> float:
-        try:
+        with self._guarded(f"in step {first}" if n == 1 else f"in steps {first} to {first + n - 1}"):
             seconds = self._run(range(first, first + n))
-        except Exception as error:
-            raise self._failed(error, f" in step {first}") from error
         self.steps += range(first, first + n)
         return seconds
 
@@ -79,10 +106,8 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
         if "weights" not in self._source.functions:
             return {}
         weights = {name: np.empty(shape, self._job.dtype) for name, shape in self._shapes.items()}
-        try:
+        with self._guarded("in weights"):
             self._python.write_weights_b(addresses(weights), self._trainer)
-        except Exception as error:
-            raise self._failed(error) from error
         return weights
 
     def logits(self, images: Array) -> Array:  # noqa: ARG002

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from polybench.errors import BadInput
 from polybench.run import run_study
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import Study
+from polybench.schema.result import Result
 from tests.configured_julia import configured_julia
 from tests.engines.emitted_programs import job
 from tests.user_programs import MODEL
@@ -56,6 +58,50 @@ def test_programs_in_julia_are_checked_and_fail_alone(tmp_path: Path, monkeypatc
     assert "syntax.jl: " in (syntax.reason or "")
 
 
+PIPELINE = """
+batches(images, labels, order) =
+    (load(images[:, :, :, chosen] ./ 255.0f0, labels[chosen]) for chosen in eachcol(order))
+"""
+EARLY = PIPELINE.replace("eachcol(order)", "eachcol(order[:, 1:1])")
+RAISING = PIPELINE.replace("    (load", '    error("no file") isa Any && (load')
+OWN = "setup() = nothing\nload(images, labels) = images\ntrain_step!(state, batch) = sum(batch)\n"
+"""A program of another network, which compiles fast."""
+
+
+def measure(folder: Path, texts: dict[str, str], **fields: Any) -> list[Result]:
+    """Return the results of a short study of these programs."""
+    configured_julia()
+    for name, text in texts.items():
+        (folder / f"{name}.jl").write_text(text)
+    study = Study(
+        engines=tuple(f"{folder}/{name}.jl" for name in texts), devices=("cpu",), model=MODEL, data="synthetic",
+        batch_size=16, wait_idle=0.0, timeout=300.0, metrics=False, processes=1, rounds_per_process=1,
+        **{"steps_per_round": 4, "cold_starts": 0, **fields},
+    )  # fmt: skip
+    return run_study(study, NullProgress(), store=None).results
+
+
+def test_the_pipeline_of_a_program_in_julia_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+    texts = {"mine": OWN + PIPELINE, "early": OWN + EARLY, "raises": OWN + RAISING}
+    mine, early, raises = measure(tmp_path, texts, input="pipeline", parity=False)
+    assert mine.pipeline is not None
+    assert mine.pipeline.data_wait_seconds_per_step is not None
+    assert mine.pipeline.data_wait_seconds_per_step > 0
+    assert mine.pipeline.pipeline_items_per_second is not None
+    expected = "early.jl, in step 1: ArgumentError: batches ended early: expected 18 from batch 0 on"
+    assert (early.status, early.reason) == ("failed", expected)
+    assert (raises.status, raises.reason) == ("failed", "raises.jl, in batches: no file")
+
+
+@pytest.mark.wide  # compiles a program in fresh workers
+def test_the_pipeline_of_a_program_in_julia_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+    wrong = TEXT.replace("DTYPE", "NUMBERS") + PIPELINE.replace("labels[chosen]", "labels[reverse(chosen)]")
+    results = measure(tmp_path, {"mine": TEXT + PIPELINE, "wrong": wrong}, input="pipeline")
+    assert [one.parity.status for one in results] == ["pass", "fail"]
+
+
 FLOAT64 = {
     "constant": TEXT.replace("Dense(3072 => 10))", "Dense(3072 => 10), x -> 0.5 .* x)"),
     "wide": TEXT.replace("? f64 : f32)", "? f64 : f64)").replace("convert(Array{DTYPE}, images)", "Float64.(images)"),
@@ -65,16 +111,8 @@ FLOAT64 = {
 
 @pytest.mark.wide  # compiles a program in fresh workers; julia/test/program.jl has the search itself
 def test_a_constant_of_float64_in_a_layer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configured_julia()
     monkeypatch.setitem(synthetic.IMAGES, "train", 256)
-    for name, text in FLOAT64.items():
-        (tmp_path / f"{name}.jl").write_text(text)
-    study = Study(
-        engines=tuple(f"{tmp_path}/{name}.jl" for name in FLOAT64),
-        devices=("cpu",), model=MODEL, data="synthetic", batch_size=16, wait_idle=0.0, timeout=300.0,
-        parity=False, metrics=False, processes=1, rounds_per_process=1, steps_per_round=1,
-    )  # fmt: skip
-    results = run_study(study, NullProgress(), store=None).results
+    results = measure(tmp_path, FLOAT64, parity=False, steps_per_round=1)
     start = "float64 in a training in float32: "
     named = [text.removeprefix(start).partition(";")[0] for one in results for text in one.warnings if start in text]
     velocity = [f"state.optimizer.layers[2].{name}.state" for name in ("weight", "bias")]
@@ -103,14 +141,8 @@ def test_a_program_in_julia_is_read_without_running_it(tmp_path: Path) -> None:
 
 @pytest.mark.wide  # a start of Julia without compiled code
 def test_a_program_in_julia_is_started_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configured_julia()
     monkeypatch.setitem(synthetic.IMAGES, "train", 256)
-    (tmp_path / "mine.jl").write_text(TEXT)
-    study = Study(
-        engines=(f"{tmp_path}/mine.jl",), devices=("cpu",), model=MODEL, data="synthetic", batch_size=16, wait_idle=0.0,
-        timeout=300.0, processes=1, rounds_per_process=1, steps_per_round=3, parity=False,
-    )  # fmt: skip
-    (result,) = run_study(study, NullProgress(), store=None).results
+    (result,) = measure(tmp_path, {"mine": TEXT}, parity=False, steps_per_round=3, cold_starts=1)
     assert result.startup is not None, result.warnings
     assert result.startup.starts == 1
     assert result.startup.first_step_seconds > 0
