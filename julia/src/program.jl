@@ -261,7 +261,11 @@ Run what a worker calls to time a program, with batches as in the method of `bat
 its precompilation.
 """
 function warm_up(program::Module, variants::String, images::Array, labels::Array{Int64})
-    trainer = ProgramTrainer(program, StepMode(split(variants, '+')...), String[])
+    warm_up(ProgramTrainer(program, StepMode(split(variants, '+')...), String[]), images, labels)
+    return nothing
+end
+
+function warm_up(trainer::ProgramTrainer, images::Array, labels::Array{Int64})
     chosen = batches(trainer, images, labels)
     reset!(trainer)
     run_steps!(trainer, chosen, 0, 2)

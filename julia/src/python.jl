@@ -6,9 +6,9 @@ module Python
 
 using ..PolyBench:
     ADAM_BETAS, AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramPipeline, ProgramTrainer, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
-    convert_layout, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
+    convert_layout, declarations, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
     needs_conversion, records, resolve_path, rule, start_training!, step_operations, tensor_shapes, tensors, to_device,
-    user_program_step!, variables, with_fixed_masks
+    user_program_step!, uuids, variables, with_fixed_masks
 using ..PolyBench: Random
 import ..PolyBench
 
@@ -65,10 +65,36 @@ Set up a user's program; `addresses` are those of initial weights of type `dtype
 """
 function build_own_program(program::Module, dtype::String, names::String, addresses::Tuple{Vararg{Int}}, shapes)
     T, listed = ELEMENT_TYPES[dtype], String.(split(names, '\n'))
-    initial = Dict(
+    initial = Dict{String, Array{T}}(
         name => copy(wrap_array(T, address, reverse(shape))) for (name, address, shape) in zip(listed, addresses, shapes)
     )
     return ProgramTrainer(program, listed, initial)
+end
+
+"""
+    warm_up_own(program, names, shapes, images, labels)
+
+Do for a user's program what `warm_up` does for one of polybench; names and shapes are as above.
+"""
+function warm_up_own(program::Module, names::String, shapes, images::Array, labels::Array{Int64})
+    arrays = map(shape -> fill(0.01f0, reverse(shape)), shapes)
+    trainer = GC.@preserve arrays build_own_program(program, "float32", names, map(Int ∘ pointer, arrays), shapes)
+    PolyBench.warm_up(trainer, images, labels)
+    isdefined(program, :weights) && program.weights(trainer.state)
+    return nothing
+end
+
+"""
+    declared(path, text)
+
+Return a line with the packages that a program loads, `name=UUID`, if installed, and then the names and texts of the files that it
+includes; an empty text if `declarations` returns nothing.
+"""
+function declared(path::String, text::String)
+    found = declarations(path, text)
+    found === nothing && return ""
+    packages = join(("$name=$uuid" for (name, uuid) in uuids(found.packages)), ' ')
+    return join([packages; [part for file in found.files for part in file]], '\n') * "\n"
 end
 
 """

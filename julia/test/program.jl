@@ -224,3 +224,55 @@ end
         @test done[] == 4
     end
 end
+
+@testset "a program that only declares something" begin
+    declares(text, path = "mine.jl") = PolyBench.declarations(path, text) !== nothing
+    text = """
+    "A documented function."
+    f(x::T) where {T} = x
+    g(x)::Int = 1
+    using Flux, Random
+    using Flux.NNlib: gelu
+    import Statistics as S
+    using ..Parent
+    const DTYPE = Float32
+    const SIZE, DEVICE = (3, 3), "cpu"
+    const RATE = 2 * Float32(0.01) + 1.0f-3
+    const FOLDER = joinpath(@__DIR__, "data")
+    const double = x -> 2x
+    Flux.@layer Masked trainable = ()
+    Base.@kwdef struct State
+        step::Int = 1
+    end
+    @inline (state::State)(x) = x
+    module Inner
+    Base.show(io::IO, ::Int) = 1
+    end
+    if abspath(PROGRAM_FILE) == @__FILE__
+        main()
+    end
+    """
+    @test PolyBench.declarations("mine.jl", text).packages == ["Flux", "Random", "Flux", "Statistics"]
+    @test [name for (name, _) in PolyBench.uuids(["Flux", "Flux", "NotThere"])] == ["Flux"]
+    for line in (
+            "x = 1", "const X = []", "const X = Ref(0)", "const X = f()", "const X = @eval 1", "global x = 1", "X", "println(1)",
+            "BLAS.set_num_threads(1)", "for i in 1:2 end", "if true end", "@eval f() = 1", "@inline f(1)", "f() = 1; f()", "function (",
+            "let x = 1\n f() = x\nend", "include(name)", "include(\"missing.jl\")", "Flux.x = 1", "x[1] = 2", "module M\nf()\nend",
+        )
+        @test !declares(line)
+        @test !declares(string(text, '\n', line))
+    end
+
+    mktempdir() do folder
+        path = joinpath(folder, "mine.jl")
+        write(joinpath(folder, "other.jl"), "using Random\ninclude(\"mine.jl\")\n")
+        write(path, text)
+        found = PolyBench.declarations(path, "include(\"other.jl\")\ninclude(\"other.jl\")")
+        @test first.(found.files) == joinpath.(folder, ["other.jl", "mine.jl"])
+        @test startswith(PolyBench.Python.declared(path, "using Flux\ninclude(\"other.jl\")"), r"Flux=\S+ Random=\S+ Statistics=\S+\n")
+        write(joinpath(folder, "other.jl"), "println(1)")
+        @test !declares("include(\"other.jl\")", path)
+        @test PolyBench.Python.declared(path, "include(\"other.jl\")") == ""
+        @test PolyBench.Python.declared(path, "f() = 1") == "\n"
+    end
+end

@@ -160,10 +160,13 @@ class FluxEngine(Engine):
 
     def _load_program(self, modes: str) -> Any:
         """Return the program as a module. Only the timed one is worth a package: the others run in one process."""
-        if self._cold or not is_timed(self._job) or os.environ.get(OPTIMIZE, OPTIMIZED) != OPTIMIZED:
+        if not self._uses_package():
             return program.include(self._main, self.program)
         package = program.load_package(self._main, self.program, workload(self._job, modes))
         return program.include(self._main, self.program) if package is None else package
+
+    def _uses_package(self) -> bool:
+        return not self._cold and is_timed(self._job) and os.environ.get(OPTIMIZE, OPTIMIZED) == OPTIMIZED
 
     def conventions(self) -> NumericalConventions:
         if self.is_forward_pass:
@@ -385,11 +388,16 @@ def is_timed(job: Job) -> bool:
 
 def workload(job: Job, modes: str) -> str:
     """Return the Julia expression that runs the module `program` with two steps of two examples."""
+    return f'{NAME}.warm_up(program, "{modes}", {empty_batches(job, 2)})'
+
+
+def empty_batches(job: Job, size: int) -> str:
+    """Return Julia's expressions for the inputs and labels of two batches of this size."""
     model = job.model
-    shape = ", ".join(map(str, (*reversed(model.input_shape), 2, 2)))
-    labels = ", ".join(map(str, (*reversed(model.label_shape), 2, 2)))
+    shape = ", ".join(map(str, (*reversed(model.input_shape), size, 2)))
+    labels = ", ".join(map(str, (*reversed(model.label_shape), size, 2)))
     kind = "Float32" if model.vocabulary_size is None else "Int32"
-    return f'{NAME}.warm_up(program, "{modes}", zeros({kind}, {shape}), zeros(Int64, {labels}))'
+    return f"zeros({kind}, {shape}), zeros(Int64, {labels})"
 
 
 def addresses(arrays: Weights) -> tuple[int, ...]:

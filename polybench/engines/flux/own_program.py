@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from polybench.engines.base import Array, PipelineInput, Weights
-from polybench.engines.flux.engine import FluxEngine, addresses
-from polybench.engines.flux.julia.discovery import first_error_line
+from polybench.engines.flux.engine import FluxEngine, addresses, empty_batches
+from polybench.engines.flux.julia.discovery import NAME, first_error_line, manifest_file
 from polybench.engines.flux.julia.environment import threads
+from polybench.engines.flux.julia.program import include_own, load_own_package
 from polybench.engines.flux.validation import conventions
 from polybench.engines.job import Job, NumericalConventions
 from polybench.engines.shared.batches import as_dtype
 from polybench.engines.shared.replayed import ReplayedEngine
 from polybench.engines.source import read_source
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
-
-_INCLUDE = """
-function (path, text)
-    program = Module(:Program)
-    Core.eval(program, :(include(path) = Base.include($program, path)))
-    # Files that it includes are relative to its own.
-    task_local_storage(() -> Base.include_string(program, text, path), :SOURCE_PATH, path)
-    return program
-end
-"""
+from polybench.networks.source_text import literal
 
 
 class JuliaProgramEngine(ReplayedEngine, FluxEngine):
-    """The training step of a user's file, which is included in a module of its own and compiled in each process."""
+    """The training step of a user's file, in a module of its own."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -50,12 +43,22 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         self.program = self._source.adapted(job.dtype, job.device)
         try:
-            module = self._main.seval(_INCLUDE)(str(self._source.path), self.program)
             self._trainer = self._python.build_own_program(
-                module, job.dtype, "\n".join(arrays), addresses(arrays), tuple(self._shapes.values())
+                self._load_module(), job.dtype, "\n".join(arrays), addresses(arrays), tuple(self._shapes.values())
             )
         except Exception as error:
             raise self._failed(error) from error
+
+    def _load_module(self) -> Any:
+        """Return the program as a module: that of a package if this worker times it, and the program can be one."""
+        path, manifest = self._source.path, manifest_file(self._julia)
+        module = None
+        if self._uses_package() and manifest is not None:
+            shapes = _tuple(map(_tuple, self._shapes.values()))
+            names, batches = literal("\n".join(self._shapes)), empty_batches(self._job, self._job.workload.batch_size)
+            workload = f"{NAME}.Python.warm_up_own(Program, {names}, {shapes}, {batches})"
+            module = load_own_package(self._main, path, self.program, workload, manifest.read_text("utf-8"))
+        return include_own(self._main, path, self.program) if module is None else module
 
     @contextlib.contextmanager
     def _guarded(self, when: str) -> Iterator[None]:
@@ -115,6 +118,11 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
 
     def training_state(self) -> Weights:
         return {}
+
+
+def _tuple(values: Iterable[object]) -> str:
+    """Return the tuple of these values in Julia."""
+    return f"({''.join(f'{value}, ' for value in values)})"
 
 
 def make_engine(path: str) -> JuliaProgramEngine:

@@ -9,6 +9,7 @@ import pytest
 
 from polybench.data import synthetic
 from polybench.engines.flux.emitter import emit
+from polybench.engines.flux.julia.environment import environments_folder
 from polybench.engines.source import read_source
 from polybench.errors import BadInput
 from polybench.run import run_study
@@ -56,6 +57,15 @@ def test_programs_in_julia_are_checked_and_fail_alone(tmp_path: Path, monkeypatc
     assert raises.status == syntax.status == "failed"
     assert "missing_name" in (raises.reason or "")
     assert "syntax.jl: " in (syntax.reason or "")
+    assert [is_compiled(PROGRAMS[name]) for name in ("exported", "plain", "wrong")] == [True] * 3
+
+
+def is_compiled(text: str) -> bool:
+    """Return True if this program has packages that could be compiled."""
+    packages = [
+        file.parents[1] for file in environments_folder().glob("programs/*/src/program.jl") if file.read_text() == text
+    ]
+    return packages != [] and all((one / "compiled").is_dir() and not (one / "failed").exists() for one in packages)
 
 
 PIPELINE = """

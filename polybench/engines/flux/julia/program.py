@@ -1,5 +1,8 @@
 """Loads a program as a Julia package, whose code is compiled once for all workers, or includes it like a script.
 
+A user's program becomes a package if it only declares something (`declarations` in `julia/src/program_source.jl`):
+other code at its top level would run in the process that compiles it, and not in the workers.
+
 A package is a folder in the cache, by the hash of its files, which is also the depot of its own compiled code: Julia
 looks up the packages that it loads in the worker's project.
 """
@@ -11,17 +14,18 @@ import os
 import re
 import shutil
 import tempfile
-import tomllib
+import traceback
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
 from polybench.engines.flux.julia.discovery import NAME, package_project
 from polybench.engines.flux.julia.environment import environments_folder
+from polybench.networks.source_text import literal
 
 MAX_PACKAGES = 20
 """Packages that the cache keeps: those that were used last."""
@@ -67,12 +71,30 @@ const program = @__MODULE__
 
 end
 """
+_OWN_MODULE = """module {name}
+
+import {package}
+import PythonCall # its methods invalidate code that was compiled without them
+using PrecompileTools: @compile_workload
+
+module Program end
+let text = read(joinpath(@__DIR__, "program.jl"), String), path = {path}
+    # Files that it includes are relative to its own.
+    task_local_storage(() -> Base.include_string(Program, text, path), :SOURCE_PATH, path)
+end
+
+@compile_workload {workload}
+
+end
+"""
+"""The package of a user's program, which may have any names. The variable of its workload is `Program`."""
 _INCLUDE = """
-function (folder)
+function (folder, path, text)
     program = Module(:Program)
+    Core.eval(program, :(include(path) = Base.include($program, path)))
     push!(LOAD_PATH, folder) # names what it loads, which the project may have only indirectly
     try
-        Base.include(program, joinpath(folder, "program.jl"))
+        task_local_storage(() -> Base.include_string(program, text, path), :SOURCE_PATH, path)
     finally
         pop!(LOAD_PATH)
     end
@@ -88,11 +110,15 @@ _included: dict[str, Any] = {}
 def include(main: Any, text: str) -> Any:
     """Return the program as a module of this process, which Julia compiles while it runs."""
     if text not in _included:
-        with tempfile.TemporaryDirectory(prefix="polybench-program-") as folder:
-            Path(folder, "program.jl").write_text(text, "utf-8")
-            Path(folder, "Project.toml").write_text(tomli_w.dumps({"deps": _libraries(text)}), "utf-8")
-            _included[text] = main.seval(_INCLUDE)(folder)
+        _included[text] = include_own(main, Path("program.jl"), text)
     return _included[text]
+
+
+def include_own(main: Any, path: Path, text: str) -> Any:
+    """Return a user's program as a module of this process; files that it includes are relative to its path."""
+    with tempfile.TemporaryDirectory(prefix="polybench-program-") as folder:
+        Path(folder, "Project.toml").write_text(tomli_w.dumps({"deps": _libraries(text)}), "utf-8")
+        return main.seval(_INCLUDE)(folder, str(path), text)
 
 
 def _libraries(text: str) -> dict[str, str]:
@@ -106,29 +132,85 @@ def load_package(main: Any, text: str, workload: str) -> Any:
     `workload` is an expression that runs it, for the compilation; its variable `program` is the module. Return None if
     the cache cannot be written.
     """
-    files = _package_files(text, workload)
-    name = tomllib.loads(files["Project.toml"])["name"]
-    folder = environments_folder() / "programs"
     try:
-        _write_package(folder / name, files)
+        return _load(main, _package(text, workload))
     except OSError:
         return None
+
+
+def _package(text: str, workload: str) -> _Package:
+    dependencies = {**_DEPENDENCIES, **_libraries(text), NAME: package_project()["uuid"]}
+    return _Package(text, _MODULE, {"workload": workload}, dependencies)
+
+
+def load_own_package(main: Any, path: Path, text: str, workload: str, manifest: str) -> Any:
+    """Return a user's program as a module with compiled code, as `load_package` does; its variable is `Program`.
+
+    Return None as well if the program may do more than declare something, or cannot be compiled with the packages of
+    the project's `manifest`: later workers do not try again.
+    """
+    if (package := _own_package(main.PolyBench, path, text, workload, manifest)) is None:
+        return None
+    failed = environments_folder() / "programs" / package.name / "failed"
+    try:
+        return None if failed.exists() else _load(main, package).Program
+    except OSError:
+        return None
+    except Exception:
+        traceback.print_exc()  # the worker's log says why each worker compiles the program
+        with suppress(OSError):
+            failed.touch()
+        return None
+
+
+def _own_package(polybench: Any, path: Path, text: str, workload: str, manifest: str) -> _Package | None:
+    packages, has_declarations, included = str(polybench.Python.declared(str(path), text)).partition("\n")
+    if not has_declarations:
+        return None
+    installed = dict(one.split("=") for one in packages.split())
+    dependencies = {**_libraries(text), **installed, **_DEPENDENCIES, NAME: package_project()["uuid"]}
+    fields = {"workload": workload, "path": literal(str(path))}
+    return _Package(text, _OWN_MODULE, fields, dependencies, (manifest, included))
+
+
+class _Package(NamedTuple):
+    """A program as a package: its text, the template of its module with its fields, the packages that it loads, by name
+    with their UUIDs, and other texts on which its code depends.
+    """
+
+    text: str
+    template: str
+    fields: Mapping[str, str]
+    dependencies: Mapping[str, str]
+    others: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        parts = [self.text, self.template, *self.fields.values(), *self.dependencies.values(), *self.others]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        return f"{NAME}Program_{self.key[:16]}"
+
+    def files(self) -> dict[str, str]:
+        """Return the files of the package; the program's text is one of them, unchanged."""
+        name, identifier = self.name, str(uuid.UUID(self.key[:32]))
+        project = {"name": name, "uuid": identifier, "version": "0.1.0", "deps": dict(self.dependencies)}
+        return {
+            "Project.toml": tomli_w.dumps(project),
+            "src/program.jl": self.text,
+            f"src/{name}.jl": self.template.format(name=name, package=NAME, **self.fields),
+        }
+
+
+def _load(main: Any, package: _Package) -> Any:
+    """Load a package from the cache; raises OSError if the cache cannot be written."""
+    folder, name = environments_folder() / "programs", package.name
+    _write_package(folder / name, package.files())
     module = main.seval(_LOAD)(str(folder), name, os.access(folder / name, os.W_OK))
     _remove_oldest(folder)
     return module
-
-
-def _package_files(text: str, workload: str) -> dict[str, str]:
-    """Return the files of the package; the program's text is one of them, unchanged."""
-    dependencies = {**_DEPENDENCIES, **_libraries(text), NAME: package_project()["uuid"]}
-    key = hashlib.sha256("\0".join([text, workload, _MODULE, *dependencies.values()]).encode()).hexdigest()
-    name = f"{NAME}Program_{key[:16]}"
-    project = {"name": name, "uuid": str(uuid.UUID(key[:32])), "version": "0.1.0", "deps": dependencies}
-    return {
-        "Project.toml": tomli_w.dumps(project),
-        "src/program.jl": text,
-        f"src/{name}.jl": _MODULE.format(name=name, package=NAME, workload=workload),
-    }
 
 
 def _write_package(package: Path, files: Mapping[str, str]) -> None:

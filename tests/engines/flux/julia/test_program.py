@@ -6,6 +6,8 @@ import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,15 +21,26 @@ WORKLOAD = "PolyBench.warm_up(program)"
 class Main:
     """Julia's module Main, which loads nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, declared: str = "", *, fails: bool = False) -> None:
         self.loaded: list[tuple[str | bool, ...]] = []
+        self.fails = fails
+        self.PolyBench = SimpleNamespace(Python=SimpleNamespace(declared=lambda *_: declared))
 
-    def seval(self, code: str) -> Callable[..., str]:
-        def load(*arguments: str | bool) -> str:
+    def seval(self, code: str) -> Callable[..., Any]:
+        def load(*arguments: str | bool) -> Any:
             self.loaded.append(arguments)
-            return f"module {len(self.loaded)}"
+            if self.fails:
+                raise RuntimeError("Failed to precompile")
+            return Loaded(f"module {len(self.loaded)}")
 
         return load
+
+
+class Loaded(str):
+    """The name of a module, which has a user's program."""
+
+    __slots__ = ()
+    Program = "program"
 
 
 @pytest.fixture
@@ -102,8 +115,47 @@ def test_no_package_without_a_cache(folder: Path) -> None:
 def test_a_package_names_what_its_program_loads() -> None:
     """A project may have these packages only indirectly, where an import needs their UUIDs."""
     text = "using Lux\nusing Lux.NNlib: gelu_erf\nusing OneHotArrays\nusing NPZ\n# using Flux\n"
-    deps = tomllib.loads(program._package_files(text, WORKLOAD)["Project.toml"])["deps"]
+    deps = tomllib.loads(program._package(text, WORKLOAD).files()["Project.toml"])["deps"]
     assert deps.keys() == {"Lux", "OneHotArrays", "PolyBench", "PrecompileTools", "PythonCall"}
+
+
+PATH = Path("/a/{name}/mine.jl")
+
+
+def load_own(main: Main, text: str = TEXT, manifest: str = "") -> Any:
+    return program.load_own_package(main, PATH, text, "PolyBench.warm_up(Program)", manifest)
+
+
+def test_a_users_program_that_only_declares_is_a_package(folder: Path) -> None:
+    assert load_own(main := Main("NPZ=1-2 Flux=3-4\nother.jl\nf() = 1\n")) == "program"
+    (package,) = folder.iterdir()
+    assert main.loaded == [(str(folder), package.name, True)]
+    assert (package / "src/program.jl").read_text() == TEXT
+    deps = tomllib.loads((package / "Project.toml").read_text())["deps"]
+    assert (deps["NPZ"], deps["Flux"]) == ("1-2", "3-4")
+    module = (package / f"src/{package.name}.jl").read_text()
+    assert f'path = "{PATH}"' in module
+    assert "@compile_workload PolyBench.warm_up(Program)\n" in module
+    assert load_own(Main("")) is None
+
+
+def test_a_users_program_has_another_package_for_other_files_or_packages(folder: Path) -> None:
+    for declared, manifest in (
+        ("\n", ""),
+        ("\n", "newer"),
+        ("\nother.jl\nf() = 1\n", ""),
+        ("NPZ=1-2\n", ""),
+        ("\n", ""),
+    ):
+        load_own(Main(declared), manifest=manifest)
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_users_program_that_cannot_be_compiled_is_not_tried_again(folder: Path) -> None:
+    mains = [Main("\n", fails=True), Main("\n"), Main("\n")]
+    assert [load_own(main, TEXT) for main in mains[:2]] == [None, None]
+    assert [len(main.loaded) for main in mains[:2]] == [1, 0]
+    assert load_own(mains[2], f"{TEXT}# edited") == "program"
 
 
 def test_an_included_program_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
