@@ -18,7 +18,7 @@ from polybench.engines.flux.emitter import emit_start
 from polybench.engines.job import Job
 from polybench.engines.program.engine import ProgramEngine
 from polybench.engines.source import read_source
-from polybench.errors import BadInput
+from polybench.errors import BadInput, ConfigurationFailed
 from polybench.log import ProgramStarted, read_log
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.optimizers import Optimizer
@@ -223,7 +223,7 @@ def test_an_exported_program_computes_what_its_engine_computes(engine: str, tmp_
 def test_the_programs_of_the_guide_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "own_program.md").read_text("utf-8")
-    (text,) = re.findall(r"```python\n(.+?)```", guide, re.DOTALL)
+    (text,) = re.findall(r"```python\n(import .+?)```", guide, re.DOTALL)
     results = measure(tmp_path, text, text.replace("256", "128"), parity=False, metrics=False)
     assert [one.status for one in results] == ["ok", "ok"]
     assert all(one.versions["torch"] for one in results)
@@ -247,6 +247,8 @@ ODD = {
     "it reads the standard input": "import sys; sys.stdin.read()",
     "it changes the working directory": "import os; os.chdir('/')",
     "it seeds otherwise": "np.random.seed(5)",
+    "it forks a process that ends": "import os; child = os.fork() or os._exit(0); os.waitpid(child, 0)",
+    "it forks a process that does the same": "import os; os.fork()",
 }
 
 
@@ -286,9 +288,58 @@ def test_a_program_that_hangs_or_has_no_loss_fails_alone(tmp_path: Path) -> None
     assert (three.status, three.parity.status) == ("ok", "skipped")
 
 
+STEP = "def train_step(state, batch):\n"
+
+
+def test_a_step_that_raises_is_named(tmp_path: Path) -> None:
+    counted = PROGRAM.replace(
+        STEP, f"{STEP}    state['step'] += 1\n    if state['step'] == 7: raise ValueError('seven')\n"
+    )
+    raising = counted.replace('    state["velocity"] = ', '    state["step"] = -1\n    state["velocity"] = ')
+    one, two = measure(tmp_path, raising, PROGRAM, parity=False, steps_per_round=10, metrics=False)
+    assert one.status == "failed"
+    assert re.fullmatch(r"ValueError in steps? (7|\d to \d+): seven", one.reason or ""), one.reason
+    assert two.status == "ok"
+
+
+ASYNCHRONOUS = """
+calls = []
+
+class Loss:
+    def __float__(self):
+        calls.append("float")
+        if len(calls) > 10:
+            raise RuntimeError("a device-side assert\\nmore")
+        return 0.5
+
+def setup(): return calls
+def load(images, labels): return images
+def synchronize(state): state.append("wait")
+def train_step(state, batch):
+    state.append("step")
+    return Loss()
+"""
+"""A program whose loss is on a device, where reading it waits for the step."""
+
+
+def test_a_loss_on_a_device_is_not_read_within_the_timed_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polybench.engines.program.frameworks.set_threads", lambda _: None)  # this process has a pool
+    (path := tmp_path / "mine.py").write_text(ASYNCHRONOUS)
+    engine = ProgramEngine(str(path))
+    engine.build(Job(MODEL, Workload(MODEL.name, "", 8, MODEL.optimizer, "fp32", 1), "cpu", "float32"), {})
+    engine.load(np.zeros((2, 8, 3, 32, 32), np.float32), np.zeros((2, 8), np.int64))
+    engine.run_steps(0, 3)
+    calls = engine._program.calls
+    assert calls == ["wait", "step", "step", "step", "wait"]
+    assert engine.loss() == 0.5
+    assert calls[5:] == ["float"]
+    engine.run_steps(3, 2)
+    with pytest.raises(ConfigurationFailed, match=r"^mine\.py: train_step returned no loss: a device-side assert$"):
+        engine.loss()
+
+
 LEAK = 100_000
 """Bytes that a step retains."""
-STEP = "def train_step(state, batch):\n"
 LEAKS = {
     "one.py": PROGRAM,
     "two.py": PROGRAM.replace(STEP, f"kept = []\n{STEP}    kept.append(np.ones({LEAK}, np.int8))\n"),

@@ -42,12 +42,12 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
         self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         self.program = self._source.adapted(job.dtype, job.device)
-        try:
+        with self._guarded(""):
+            module = self._load_module()
+        with self._guarded("in setup"):
             self._trainer = self._python.build_own_program(
-                self._load_module(), job.dtype, "\n".join(arrays), addresses(arrays), tuple(self._shapes.values())
+                module, job.dtype, "\n".join(arrays), addresses(arrays), tuple(self._shapes.values())
             )
-        except Exception as error:
-            raise self._failed(error) from error
 
     def _load_module(self) -> Any:
         """Return the program as a module: that of a package if this worker times it, and the program can be one."""
@@ -62,17 +62,14 @@ class JuliaProgramEngine(ReplayedEngine, FluxEngine):
 
     @contextlib.contextmanager
     def _guarded(self, when: str) -> Iterator[None]:
-        """Turn what the user's code raises into a failure of this row."""
+        """Turn what the user's code raises into a failure of this row, with its stack trace in the worker's log."""
         try:
             yield
         except Exception as error:
-            raise self._failed(error, when) from error
-
-    def _failed(self, error: Exception, when: str = "") -> ConfigurationFailed:
-        """Return the failure of this row, and print Julia's error with its stack trace to the worker's log."""
-        traceback.print_exc()
-        when = "in batches" if self._polybench.is_reading(self._batches) else when
-        return ConfigurationFailed(f"{self._source.path.name}{when and f', {when}'}: {first_error_line(error)}")
+            traceback.print_exc()
+            when = "in batches" if self._polybench.is_reading(self._batches) else when
+            reason = f"{self._source.path.name}{when and f', {when}'}: {first_error_line(error)}"
+            raise ConfigurationFailed(reason) from error
 
     def conventions(self) -> NumericalConventions:
         return conventions(self._polybench, self._trainer, self._job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -129,8 +130,9 @@ class ProgramEngine(ReplayedEngine):
     def loss(self) -> float:
         try:
             return float(self._loss)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationFailed(f"{self._source.path.name}: train_step returned no loss: {error}") from None
+        except Exception as error:
+            reason = f"train_step returned no loss: {_first_line(error)}"
+            raise ConfigurationFailed(f"{self._source.path.name}: {reason}") from None
 
     def logits(self, images: Array) -> Array:  # noqa: ARG002
         raise EngineUnavailable("a program's accuracy is not measured", "omit --epochs and targets")
@@ -168,7 +170,11 @@ class ProgramEngine(ReplayedEngine):
 
 @contextlib.contextmanager
 def _guarded(when: str) -> Iterator[None]:
-    """Turn what a user's code raises into a failure of this row, with its traceback in the worker's log."""
+    """Turn what a user's code raises into a failure of this row, with its traceback in the worker's log.
+
+    A copy of this process that the code has forked ends here: it must not write files nor answer requests.
+    """
+    process = os.getpid()
     try:
         yield
     except (EngineUnavailable, ConfigurationFailed):
@@ -177,8 +183,15 @@ def _guarded(when: str) -> Iterator[None]:
         raise ConfigurationFailed(f"the program called exit({error.code or 0}) {when}") from None
     except Exception as error:
         traceback.print_exc()
-        text = str(error).strip().splitlines()
-        raise ConfigurationFailed(f"{type(error).__name__} {when}: {text[0] if text else 'no message'}") from error
+        raise ConfigurationFailed(f"{type(error).__name__} {when}: {_first_line(error)}") from error
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return text[0] if text else "no message"
 
 
 def make_engine(path: str) -> ProgramEngine:

@@ -85,8 +85,8 @@ def measure(folder: Path, texts: dict[str, str], **fields: Any) -> list[Result]:
         (folder / f"{name}.jl").write_text(text)
     study = Study(
         engines=tuple(f"{folder}/{name}.jl" for name in texts), devices=("cpu",), model=MODEL, data="synthetic",
-        batch_size=16, wait_idle=0.0, timeout=300.0, metrics=False, processes=1, rounds_per_process=1,
-        **{"steps_per_round": 4, "cold_starts": 0, **fields},
+        batch_size=16, wait_idle=0.0, metrics=False, processes=1, rounds_per_process=1,
+        **{"steps_per_round": 4, "cold_starts": 0, "timeout": 300.0, **fields},
     )  # fmt: skip
     return run_study(study, NullProgress(), store=None).results
 
@@ -110,6 +110,41 @@ def test_the_pipeline_of_a_program_in_julia_is_checked(tmp_path: Path, monkeypat
     wrong = TEXT.replace("DTYPE", "NUMBERS") + PIPELINE.replace("labels[chosen]", "labels[reverse(chosen)]")
     results = measure(tmp_path, {"mine": TEXT + PIPELINE, "wrong": wrong}, input="pipeline")
     assert [one.parity.status for one in results] == ["pass", "fail"]
+
+
+ODD = {
+    "it prints": 'train_step!(state, batch) = (println("hello"); sum(batch))',
+    "it reads the standard input": "train_step!(state, batch) = (read(stdin); sum(batch))",
+    "it changes the working directory": 'train_step!(state, batch) = (cd("/"); sum(batch))',
+    "it starts another program": "train_step!(state, batch) = (run(`true`); sum(batch))",
+}
+FAILING = {
+    "the worker exited with code 3": "train_step!(state, batch) = exit(3)",
+    ", in step 0: not ready": 'train_step!(state, batch) = isempty(batch) ? sum(batch) : error("not ready")',
+    ", in step 0: MethodError: no method matching Float32(::Nothing)": "train_step!(state, batch) = nothing",
+    ", in load: no data": 'load(images, labels) = error("no data")',
+    ", in setup: no state": 'setup() = error("no state")',
+    "no response to prepare within 120 s (--timeout)": "train_step!(state, batch) = (sleep(200); sum(batch))",
+}
+"""Functions of a program by the reason of its failure."""
+
+
+def changed(function: str) -> str:
+    """Return the program `OWN` with this function in place of its own."""
+    name = function.partition("(")[0]
+    return "".join(f"{function}\n" if line.startswith(f"{name}(") else line for line in OWN.splitlines(keepends=True))
+
+
+@pytest.mark.wide  # starts Julia for each program
+def test_odd_programs_in_julia_run_and_the_others_fail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 256)
+    texts = {f"one{number}": changed(text) for number, text in enumerate((*ODD.values(), *FAILING.values()))}
+    results = measure(tmp_path, texts, parity=False, timeout=120.0)
+    for oddity, result in zip(ODD, results, strict=False):
+        assert result.status == "ok", (oddity, result.reason)
+    for reason, result in zip(FAILING, results[len(ODD) :], strict=True):
+        assert result.status == "failed", reason
+        assert reason in (result.reason or ""), result.reason
 
 
 FLOAT64 = {
