@@ -119,6 +119,9 @@ def versions(
         metadata = msgspec.structs.replace(metadata, title=title, tags=(*metadata.tags, *tags))
     if base is None or head is None:
         raise BadInput("expected BASE and HEAD, two releases or commits, or --since-last")
+    if (unbuilt := source.unbuilt(base, head)) and not options.quiet:
+        hint = ": Julia compiles for minutes" if source.julia else ""
+        echo(f"building an environment of {' and of '.join(unbuilt)}{hint}", err=True)
     document, text = measure_pair(source.pair(study, base, head), options, store, metadata)
     message = f"saved; print it again with: polybench show {document.id}"
     code = exit_code(document)

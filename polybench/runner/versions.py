@@ -129,11 +129,7 @@ class Versions(NamedTuple):
 
     def environment(self, version: str) -> Path:
         """Return the folder of the version's environment, which is built once; raise BuildFailed if it cannot be."""
-        origin = (
-            f"{self.package or self.program}\0{self.checkout and self.checkout.resolve()}\0{sys.prefix}\0{sys.version}"
-        )
-        key = hashlib.sha256(origin.encode()).hexdigest()[:_LABEL]
-        folder = platformdirs.user_cache_path("polybench") / "versions" / key / _environment_name(version)
+        folder = self._folder(version)
         if not (folder / _READY).exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -143,6 +139,17 @@ class Versions(NamedTuple):
                 (self._build_julia if self.julia else self._build_python)(version, folder)
             (folder / _READY).touch()
         return folder
+
+    def unbuilt(self, *names: str) -> list[str]:
+        """Return those of these versions that have no environment yet; BadInput if there is no such commit."""
+        return [label for label in map(self.label, names) if not (self._folder(label) / _READY).exists()]
+
+    def _folder(self, version: str) -> Path:
+        origin = (
+            f"{self.package or self.program}\0{self.checkout and self.checkout.resolve()}\0{sys.prefix}\0{sys.version}"
+        )
+        key = hashlib.sha256(origin.encode()).hexdigest()[:_LABEL]
+        return platformdirs.user_cache_path("polybench") / "versions" / key / _environment_name(version)
 
     def _own_program(self, name: str, folder: Path) -> Path:
         """Return the program of a commit, beside the other files of its commit; rows have its name.

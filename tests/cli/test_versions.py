@@ -56,7 +56,9 @@ def test_two_commits_of_a_program_are_two_rows_with_the_files_of_their_commits(t
     commits.append(commit_all(folder, "other"))
     given = Study(engines=(str(program),), parity=False)
     source, wanted = make_source(given, None, folder)
+    assert source.unbuilt(commits[0], "HEAD~1") == commits[:2]
     pair = source.pair(wanted, commits[0], "HEAD~1")
+    assert source.unbuilt(commits[0], "HEAD~1") == []
     assert source.between(commits[0], "HEAD") == commits
     names = [Path(engine).name for engine in pair.engines]
     assert names == [f"mine-{commits[0]}.py", f"mine-{commits[1]}.py"]
