@@ -6,9 +6,8 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
 from types import ModuleType
 from typing import Any, Literal
 
@@ -17,15 +16,16 @@ import numpy as np
 from polybench.engines.base import Array, PipelineInput, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.program import frameworks
-from polybench.engines.shared.batches import BufferedBatches, as_dtype, prefault
+from polybench.engines.shared.batches import BufferedBatches, prefault
 from polybench.engines.shared.float64 import float64_tensors
+from polybench.engines.shared.python_engine import PythonEngine
 from polybench.engines.shared.replayed import ReplayedEngine
 from polybench.engines.source import read_source
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable
 from polybench.schema.resources import Allocations
 
 
-class ProgramEngine(ReplayedEngine):
+class ProgramEngine(ReplayedEngine, PythonEngine):
     """The training step of a user's file. The user's code runs with the user's rights."""
 
     timing_resolution: Literal["step", "block"] = "step"
@@ -38,7 +38,6 @@ class ProgramEngine(ReplayedEngine):
             raise ConfigurationFailed(str(error)) from None
         self._program = self._run(self._source.text)
         self._dtype = "float32"
-        self._batches: Sequence[Any] | BufferedBatches = []
 
     def _run(self, text: str) -> ModuleType:
         """Run the text as a module at the program's path, as Python runs a program, but for its main part."""
@@ -74,7 +73,11 @@ class ProgramEngine(ReplayedEngine):
         self.set_initial_weights(weights)
         with _guarded("in setup"):
             self._state = self._setup()
+        self._train_step = self._program.train_step
         self._wait: Callable[[Any], object] = frameworks.synchronizer(self._program)
+
+    def _synchronize(self, result: object = None) -> None:
+        self._wait((self._state, result))
 
     def conventions(self) -> NumericalConventions:
         return frameworks.conventions(self._job)
@@ -89,7 +92,7 @@ class ProgramEngine(ReplayedEngine):
     def load(self, images: Array, labels: Array) -> None:
         prefault(images)
         with _guarded("in load"):
-            self._batches = [self._program.load(x, y) for x, y in zip(images, labels, strict=True)]
+            super().load(images, labels)
 
     def open_pipeline(self, source: PipelineInput) -> None:
         self.timing_resolution = "block"
@@ -110,26 +113,18 @@ class ProgramEngine(ReplayedEngine):
             else:
                 self._state = self._setup()
 
-    def set_initial_weights(self, weights: Weights) -> None:
-        self._initial = as_dtype(weights, self._job.dtype)
-
     def run_steps(self, first: int, n: int) -> float:
-        state, train_step, wait = self._state, self._program.train_step, self._wait
-        batches, count = self._batches, len(self._batches)
         with _guarded(f"in step {first}" if n == 1 else f"in steps {first} to {first + n - 1}"):
-            wait((state, None))
-            start = perf_counter()
-            for step in range(first, first + n):
-                loss = train_step(state, batches[step % count])
-            wait((state, loss))
-            seconds = perf_counter() - start
+            seconds = super().run_steps(first, n)
         self.steps += range(first, first + n)
-        self._loss = loss
         return seconds
+
+    def _set_step(self, step: int) -> None:
+        """Leave the program's state alone: a program counts its steps itself."""
 
     def loss(self) -> float:
         try:
-            return float(self._loss)
+            return super().loss()
         except Exception as error:
             reason = f"train_step returned no loss: {_first_line(error)}"
             raise ConfigurationFailed(f"{self._source.path.name}: {reason}") from None
@@ -144,17 +139,6 @@ class ProgramEngine(ReplayedEngine):
         with _guarded("in weights"):
             return {name: np.array(array) for name, array in self._program.weights(self._state).items()}
 
-    def drain_pipeline(self, first: int, n: int) -> float:
-        self._wait((self._state, None))
-        start = perf_counter()
-        for step in range(first, first + n):
-            batch = self._batches[step % len(self._batches)]
-        self._wait((self._state, batch))
-        return perf_counter() - start
-
-    def data_wait_seconds(self) -> float | None:
-        return self._batches.wait_seconds if isinstance(self._batches, BufferedBatches) else None
-
     def count_allocations(self, first: int, n: int) -> Allocations:
         return frameworks.count_allocations(lambda: self.run_steps(first, n), n, self._job.device)
 
@@ -163,9 +147,6 @@ class ProgramEngine(ReplayedEngine):
 
     def float64_tensors(self) -> list[str]:
         return float64_tensors(state=self._state, batch=self._batches[0], loss=self._loss)
-
-    def close(self) -> None:
-        self._batches = []
 
 
 @contextlib.contextmanager
