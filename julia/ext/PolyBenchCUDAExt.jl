@@ -43,7 +43,7 @@ to_cuda(array::AbstractArray) = adapt(CuArray, array)
 # Like Flux's own `gpu` for `Dropout`: NNlib accepts no generator of the host for arrays of the device.
 to_cuda(::AbstractRNG) = CUDA.default_rng()
 
-PolyBench.device_of(array::CuArray) = CUDADevice(CUDA.deviceid(CUDA.device(array)), :float32)
+PolyBench.device_of(array::CuArray) = CUDADevice(CUDA.deviceid(CUDA.device(array)))
 
 function PolyBench.seed!(device::CUDADevice, seed::Int)
     select(device)
@@ -51,27 +51,7 @@ function PolyBench.seed!(device::CUDADevice, seed::Int)
 end
 
 # Select the device first: any other use of CUDA.jl's state creates a context on GPU 0.
-function select(device::CUDADevice)
-    CUDA.device!(device.index)
-    return set_math_mode(Val(device.arithmetic))
-end
-
-"""
-    set_math_mode(arithmetic)
-
-Enable or disable TensorFloat-32 for both products and convolutions.
-
-CUDA.jl's math mode alone does not suffice. Under `DEFAULT_MATH` products are exact to float32, but cuDNN.jl requests
-`CUDNN_TENSOR_OP_MATH`, and under `PEDANTIC_MATH` `CUDNN_DEFAULT_MATH` (`math_mode` in lib/cudnn/src/cuDNN.jl):
-both allow TensorFloat-32 in convolutions on Ampere and later. The variable `NVIDIA_TF32_OVERRIDE` disables it in all of NVIDIA's
-libraries, which read it at their first use; workers start with it (`disable_tf32!`).
-Under `FAST_MATH` cuDNN.jl requests `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`, which also allows float16:
-the same number of mantissa bits, but a smaller range. CUDA.jl has no mode with TensorFloat-32 products but without float16.
-For Float64 cuDNN has no algorithm with tensor cores, and cuDNN.jl would warn that it found no valid one.
-"""
-set_math_mode(::Val{:tf32}) = CUDA.math_mode!(CUDA.FAST_MATH; precision = :TensorFloat32)
-set_math_mode(::Val{:float32}) = CUDA.math_mode!(CUDA.DEFAULT_MATH)
-set_math_mode(::Val{:float64}) = CUDA.math_mode!(CUDA.PEDANTIC_MATH)
+select(device::CUDADevice) = CUDA.device!(device.index)
 
 # Only at both ends of a timing block. Flux's users also wait for the GPU in each step, because the loss is a number on the host.
 PolyBench.synchronize(::CUDADevice) = CUDA.synchronize()

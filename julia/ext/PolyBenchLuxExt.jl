@@ -6,12 +6,12 @@ module PolyBenchLuxExt
 using Lux: AutoZygote, Lux, Training
 using PolyBench: PolyBench
 
-function PolyBench.loss_and_gradients(program::Module, train_state::Training.TrainState, inputs, labels)
+function PolyBench.loss_and_gradients(::PolyBench.StepMode, program::Module, train_state::Training.TrainState, inputs, labels)
     gradients, loss, _, _ = Training.compute_gradients(AutoZygote(), program.compute_loss, (inputs, labels), train_state)
     return loss, (; parameters = PolyBench.replace_arrays(train_state.parameters, gradients), train_state.states)
 end
 
-PolyBench.infer(train_state::Training.TrainState, x) =
+PolyBench.test_logits(_, train_state::Training.TrainState, x) =
     first(train_state.model(x, train_state.parameters, Lux.testmode(train_state.states)))
 
 """

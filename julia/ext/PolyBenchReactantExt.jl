@@ -31,6 +31,14 @@ loss(model, images, labels) = Flux.logitcrossentropy(model(images), labels)
 PolyBench.train_step!(mode::StepMode{:reactant}, model, state, batch) =
     Flux.trainstep!(loss, model, (batch.images, PolyBench.targets(mode, batch.labels)), state)
 
+function PolyBench.loss_and_gradients(::StepMode{:reactant}, program::Module, model, images, labels)
+    value, gradient = Reactant.@jit traced_gradient(program.compute_loss, model, images, labels)
+    return Reactant.to_number(value), PolyBench.replace_arrays(model, gradient)
+end
+
+traced_gradient(compute_loss, model, images, labels) =
+    PolyBench.value_and_gradient(Flux.withgradient(m -> compute_loss(m, images, labels), AutoEnzyme(), model))
+
 function PolyBench.with_gradient(::StepMode{:reactant}, model, images, labels)
     value, gradient = Reactant.@jit traced_gradient(model, images, labels)
     return Reactant.to_number(value), gradient

@@ -10,7 +10,7 @@ module PolyBench
 using Flux:
     Flux, BatchNorm, Chain, Conv, Dense, Dropout, Embedding, GlobalMeanPool, LSTM, LSTMCell, MaxPool, MeanPool,
     MultiHeadAttention, Parallel, SamePad, SkipConnection
-using Flux: AutoZygote, NNlib, Zygote
+using Flux: AutoMooncake, AutoZygote, EnzymeCore, NNlib, Zygote
 using Flux.ADTypes: AbstractADType
 using Flux.Zygote.ChainRulesCore: ignore_derivatives, rrule, unthunk
 using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain

@@ -10,26 +10,20 @@ const ELEMENT_TYPES = Dict("float32" => Float32, "float64" => Float64)
 """The CPU, with `Array`s."""
 struct CPU <: Device end
 
-"""
-The CUDA device with this index, from 0, and its arithmetic: `:float32`, `:float64`, or `:tf32`, which is `Float32` with
-TensorFloat-32 products.
-"""
+"""The CUDA device with this index, from 0. A program that polybench prints selects the arithmetic, which is a state of CUDA.jl."""
 struct CUDADevice <: Device
     index::Int
-    arithmetic::Symbol
 end
 
 """
-    device(name; tf32 = false, type = Float32)
+    device(name)
 
-Return the device of a name such as `cpu`, `cuda` or `cuda:1`, for arrays of `type`; TensorFloat-32 applies to `Float32` only.
+Return the device of a name such as `cpu`, `cuda` or `cuda:1`.
 """
-function device(name::AbstractString; tf32::Bool = false, type::Type{<:AbstractFloat} = Float32)
+function device(name::AbstractString)
     kind, _, index = partition(name, ':')
-    kind == "cpu" && !tf32 && return CPU()
-    kind == "cpu" && throw(ArgumentError("TensorFloat-32 is available on cuda only: use tf32 = false"))
-    arithmetic = type === Float64 ? :float64 : tf32 ? :tf32 : :float32
-    kind == "cuda" && return CUDADevice(isempty(index) ? 0 : parse(Int, index), arithmetic)
+    kind == "cpu" && return CPU()
+    kind == "cuda" && return CUDADevice(isempty(index) ? 0 : parse(Int, index))
     throw(ArgumentError("unknown device \"$name\": expected cpu, cuda or cuda:N"))
 end
 

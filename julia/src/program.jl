@@ -3,8 +3,8 @@ A program that polybench prints (`emitter.py` in `polybench/engines/flux` and it
 functions `setup`, `reset!`, `load`, `tensors`, `weights`, and `compute_loss` with `train_step!` or `train_steps!`, or `forward_pass`.
 Its arrays by name have the canonical layout (see `weights.jl`).
 """
-mutable struct ProgramTrainer{F, S, M, T <: AbstractFloat, W <: StepMode} <: AbstractTrainer
-    const device::CPU
+mutable struct ProgramTrainer{D <: Device, F, S, M, T <: AbstractFloat, W <: StepMode} <: AbstractTrainer
+    const device::D
     const program::Module
     "The program's `train_step!`, `train_steps!` or `forward_pass`."
     const step::F
@@ -28,10 +28,10 @@ end
 Set up the training of a program, with its own initial weights. The mode selects its function and the garbage collection.
 """
 function ProgramTrainer(program::Module, mode::StepMode, names::Vector{String})
-    T, state = program.DTYPE, program.setup()
-    masks = isdefined(program, :set_masks!) ? Dict{String, Array{T}}() : nothing
+    T, state, device = program.DTYPE, program.setup(), device_for(mode, PolyBench.device(program.DEVICE))
+    masks = isdefined(program, :set_masks!) ? Dict{String, AbstractArray{T}}() : nothing
     initial = Dict{String, Array{T}}(program.weights(state))
-    return ProgramTrainer(CPU(), program, step_function(program, mode), state, names, initial, mode, masks, T(NaN), nothing, 0.0)
+    return ProgramTrainer(device, program, step_function(program, mode), state, names, initial, mode, masks, T(NaN), nothing, 0.0)
 end
 
 """
@@ -96,17 +96,21 @@ arguments(batch::Batch, masks::Dict) = (batch.images, batch.labels, masks)
 set_masks!(trainer::ProgramTrainer, masks) = (trainer.masks === nothing || merge!(trainer.masks, masks); nothing)
 
 # The type parameters of the trainer, and with them those of the loop, are known here.
-function run_steps!(trainer::ProgramTrainer{F, S, M, T}, batches::AbstractVector{<:Batch}, first::Int, n::Int) where {F, S, M, T}
+function run_steps!(
+        trainer::ProgramTrainer{D, F, S, M, T}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
+    ) where {D, F, S, M, T}
     count = length(batches)
     chosen = (arguments(batches[step % count + 1], trainer.masks) for step in first:(first + n - 1))
     hasproperty(trainer.state, :step) && (trainer.state.step = first)  # the program has a schedule
     disable_gc(trainer.mode)
+    synchronize(trainer.device)
     start = time_ns()
     if is_forward_pass(trainer.mode)
         trainer.logits = run_forward(trainer.step, trainer.mode, trainer.state, chosen)
     else
         trainer.loss = run_training(trainer.step, trainer.mode, trainer.state, chosen, trainer.loss)::T
     end
+    synchronize(trainer.device)
     seconds = (time_ns() - start) / 1.0e9
     trainer.excluded_gc_seconds += enable_gc(trainer.mode)
     return seconds
@@ -151,21 +155,21 @@ function loss_and_gradients(trainer::ProgramTrainer, batches::AbstractVector{<:B
     (; program, state) = trainer
     inputs, labels, masks... = arguments(batches[step % length(batches) + 1], trainer.masks)
     foreach(given -> program.set_masks!(state, given), masks)
-    before = program.weights(state)
-    loss, gradients = loss_and_gradients(program, trained(state), inputs, labels)
-    for (name, array) in program.tensors(trained(state))  # the forward pass has changed running statistics
-        array .= before[name]
-    end
-    return loss, Dict(name => Array(array) for (name, array) in program.tensors(gradients)), before
+    # Of a copy, because the forward pass changes running statistics.
+    loss, gradients = loss_and_gradients(trainer.mode, program, deepcopy(trained(state)), inputs, labels)
+    named = program.tensors(Flux.cpu(gradients))
+    return loss, Dict(name => Array(array) for (name, array) in named), program.weights(state)
 end
 
 """
-    loss_and_gradients(program, model, inputs, labels)
+    loss_and_gradients(mode, program, model, inputs, labels)
 
 Return the loss, and the model, or what else `trained` returns, with gradients in place of its arrays.
 """
-function loss_and_gradients(program::Module, model, inputs, labels)
-    loss, gradients = Flux.withgradient(model -> program.compute_loss(model, inputs, labels), model)
+function loss_and_gradients(mode::StepMode, program::Module, model, inputs, labels)
+    loss, gradients = Flux.withgradient(differentiated(mode, model)...) do model
+        return program.compute_loss(model, inputs, labels)
+    end
     return loss, replace_arrays(model, gradients[1])
 end
 
@@ -198,9 +202,9 @@ add_gradients!(found, array::AbstractArray, gradient::AbstractArray) =
     (found[array] = haskey(found, array) ? found[array] + gradient : gradient; nothing)
 # Zygote's gradient of a mutable struct, such as `BatchNorm`, is a `Ref`.
 add_gradients!(found, model, gradient::Ref) = add_gradients!(found, model, gradient[])
-add_gradients!(found, model, gradient::Union{Tuple, NamedTuple}) =
-    foreach(key -> add_gradients!(found, getfield(model, key), gradient[key]), keys(gradient))
-add_gradients!(_, _, _) = nothing  # of numbers
+# A tuple, or Mooncake's gradient of a struct, which has its type; a number has no fields.
+add_gradients!(found, model, gradient) =
+    foreach(name -> add_gradients!(found, getfield(model, name), getfield(gradient, name)), fieldnames(typeof(gradient)))
 
 """
     inference_logits(trainer, images)
@@ -209,18 +213,18 @@ Compute the logits (classes, batch) of images, or (classes, time, batch) of sequ
 """
 function inference_logits(trainer::ProgramTrainer, images::Array)
     (; program, state) = trainer
-    x = input(program.DTYPE, images)
-    return Array(is_forward_pass(trainer.mode) ? program.forward_pass(state, (x,)) : infer(trained(state), x))
+    x = to_device(trainer.device, input(program.DTYPE, images))
+    return is_forward_pass(trainer.mode) ? Array(program.forward_pass(state, (x,))) : test_logits(trainer, trained(state), x)
 end
 
 """
-    infer(model, x)
+    test_logits(trainer, model, x)
 
-Return the logits of inputs in inference mode.
+Return the logits of inputs in inference mode, in the host's memory.
 """
-function infer(model, x)
-    logits = Flux.testmode!(model)(x)
-    Flux.testmode!(model, :auto)
+function test_logits(trainer::ProgramTrainer, model, x)
+    logits = infer(trainer.device, Flux.testmode!(model), x)
+    Flux.testmode!(model, test_mode(trainer.mode))
     return logits
 end
 
@@ -246,7 +250,8 @@ function step_operations(trainer::ProgramTrainer, batches)
     inputs, labels, _... = arguments(batches[1], trainer.masks)
     logits = state.model(inputs)
     grads = Flux.gradient(model -> program.compute_loss(model, inputs, labels), state.model)[1]
-    update() = Flux.update!(state.optimizer, state.model, clip(trainer.mode, state.optimizer, grads))
+    clipped() = isdefined(program, :clip) ? program.clip(state.optimizer, grads) : grads
+    update() = Flux.update!(state.optimizer, state.model, clipped())
     return TimedOperation[
         TimedOperation("loss", () -> Flux.withgradient(y -> program.compute_loss(identity, y, labels), logits), trainer.device),
         TimedOperation("update", update, trainer.device),

@@ -1,14 +1,13 @@
 """
 Functions that Python calls. Python passes arrays as addresses of C-order memory, which it owns and keeps alive during the
-call (of images: as long as the batches live). The shapes follow from the layer records. Nothing else in PolyBench knows addresses.
+call (of images: as long as the batches live). Nothing else in PolyBench knows addresses.
 """
 module Python
 
 using ..PolyBench:
-    ADAM_BETAS, AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramPipeline, ProgramTrainer, StepMode, Trainer, TrainingState, UserProgram, batches, canonical, canonical_size,
-    convert_layout, declarations, device, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients,
-    needs_conversion, records, resolve_path, rule, start_training!, step_operations, tensor_shapes, tensors, to_device,
-    user_program_step!, uuids, variables, with_fixed_masks
+    AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramPipeline, ProgramTrainer, StepMode, TrainingState, UserProgram, batches, declarations,
+    forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients, records, resolve_path, rule,
+    start_training!, step_operations, tensor_shapes, to_device, user_program_step!, uuids, variables
 using ..PolyBench: Random
 import ..PolyBench
 
@@ -20,39 +19,13 @@ Wrap memory that Python owns as an array.
 wrap_array(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
 
 """
-    build(
-        layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, fixed_masks,
-        variants, betas = (0.9, 0.999), gradient_clip = 0.0, label_smoothing = 0.0,
-    )
-
-Build a trainer. `layers` is TOML; `addresses` are those of its weights and state, of type `dtype`, in the order of
-`tensor_shapes`. `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`; some optimizers ignore the momentum. With
-`fixed_masks`, dropout uses masks from `set_masks!`, which has to be called before each step. `variants` are names for
-`StepMode`, joined by +; `betas` are those of Adam and AdamW.
-"""
-function build(
-        layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
-        optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, fixed_masks::Bool, variants::String,
-        betas::NTuple{2, Real} = ADAM_BETAS, gradient_clip::Real = 0.0, label_smoothing::Real = 0.0,
-    )
-    T, layer_records = ELEMENT_TYPES[dtype], records(layers)
-    fixed_masks && (layer_records = with_fixed_masks(layer_records))
-    shapes = tensor_shapes(layer_records)
-    weights = Dict(name => wrap_array(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
-    target = device(device_name; tf32 = precision == "tf32", type = T)
-    mode = StepMode(split(variants, '+')...; gradient_clip = T(gradient_clip), label_smoothing = T(label_smoothing))
-    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, betas, mode)
-end
-
-"""
-    build_program(program, names, addresses, variants, gradient_clip)
+    build_program(program, names, addresses, variants)
 
 Set up a program (see `ProgramTrainer`). `addresses` are those of its weights and state, of type `DTYPE`, in the order of `names`,
 which are lines: trained tensors, then state. `variants` are names for `StepMode`, joined by +.
 """
-function build_program(program::Module, names::String, addresses::Tuple{Vararg{Int}}, variants::String, gradient_clip::Real)
-    mode = StepMode(split(variants, '+')...; gradient_clip = program.DTYPE(gradient_clip))
-    trainer = ProgramTrainer(program, mode, String.(split(names, '\n')))
+function build_program(program::Module, names::String, addresses::Tuple{Vararg{Int}}, variants::String)
+    trainer = ProgramTrainer(program, StepMode(split(variants, '+')...), String.(split(names, '\n')))
     set_initial_weights!(trainer, addresses)
     PolyBench.reset!(trainer)
     return trainer
@@ -122,17 +95,6 @@ Return batches of float32 images (steps, batch, channels, height, width), featur
 as long as the batches.
 """
 function load(
-        trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, classes::Int, tokens::Bool = false,
-        label_shape::Tuple{Vararg{Int}} = (),
-    )
-    steps, batch = shape
-    return batches(
-        trainer.device, typeof(trainer.loss), wrap_input(tokens, images, shape),
-        wrap_array(Int64, labels, (reverse(label_shape)..., batch, steps)), classes,
-    )
-end
-
-function load(
         trainer::ProgramTrainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, ::Int, tokens::Bool = false,
         label_shape::Tuple{Vararg{Int}} = (),
     )
@@ -195,15 +157,8 @@ end
 """
     set_initial_weights!(trainer, addresses)
 
-Set the initial weights, which `reset!` restores; addresses as in `build`.
+Set the initial weights, which `reset!` restores; addresses as in `build_program`.
 """
-function set_initial_weights!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
-    for (initial, needs_conversion, address) in zip(trainer.initial, needs_conversion(trainer.network), addresses)
-        copyto!(initial, convert_layout(wrap_array(eltype(initial), address, canonical_size(initial, needs_conversion)), needs_conversion))
-    end
-    return nothing
-end
-
 function set_initial_weights!(trainer::ProgramTrainer, addresses::Tuple{Vararg{Int}})
     for (name, address) in zip(trainer.names, addresses)
         initial = trainer.initial[name]
@@ -233,19 +188,9 @@ write_logits!(address::Int, trainer::AbstractTrainer, images::Int, shape::Tuple{
 """
     snapshot!(gradients, weights, trainer, batches, step)
 
-Write canonical gradients and weights to these addresses, in the order of `tensor_shapes` (gradients only of trained tensors), and
+Write gradients and weights to these addresses, in the order of the trainer's names (gradients only of trained tensors), and
 return the loss.
 """
-function snapshot!(
-        gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::Trainer, batches, step::Int,
-    )
-    loss, named = loss_and_gradients(trainer, batches, step)
-    # Trained tensors come first in both.
-    write_canonical(gradients, named, needs_conversion(trainer.network))
-    write_canonical(weights, tensors(trainer.network), needs_conversion(trainer.network))
-    return Float64(loss)
-end
-
 function snapshot!(
         gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::ProgramTrainer, batches, step::Int,
     )
@@ -256,17 +201,11 @@ function snapshot!(
     return Float64(loss)
 end
 
-function write_canonical(addresses, named, convert_layout)
-    for (address, (_, array), needs_conversion) in zip(addresses, named, convert_layout)
-        write_to(address, canonical(array, needs_conversion))
-    end
-    return nothing
-end
-
 """
     build_layer_operations(trainer, layers, addresses, x, x_shape, dy, dy_shape, required, tokens = false)
 
-Return (name, operation) for each operation of one layer; see `layer_operations`. `layers` and `addresses` are as in `build`. x
+Return (name, operation) for each operation of one layer; see `layer_operations`. `layers` is TOML; `addresses` are those of its weights and
+state, in the order of `tensor_shapes`. x
 and dy are float32 arrays with shapes in C order; x may be int32 `tokens`. Their memory is not used after the call.
 """
 function build_layer_operations(

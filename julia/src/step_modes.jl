@@ -63,11 +63,20 @@ Compute this mode's derivative of `relu` at 0, where it is undefined, by an expe
 """
 function relu_at_zero(trainer)
     T = typeof(trainer.loss)
-    model = prepare_model(trainer.mode, Chain(Dense(zeros(T, 2, 1), zeros(T, 2), Flux.relu)))
+    x, targets, model = ones(T, 1, 1), Flux.onehotbatch([0], 0:1), Chain(Dense(zeros(T, 2, 1), zeros(T, 2), Flux.relu))
     # Both logits are 0, so the gradient of the second is that of the loss, 1 / 2, times the derivative.
-    _, gradient = with_gradient(trainer.mode, model, ones(T, 1, 1), Flux.onehotbatch([0], 0:1))
-    return Float64(2 * gradient.layers[1].bias[2])
+    _, gradients = Flux.withgradient(m -> Flux.logitcrossentropy(m(x), targets), differentiated(trainer.mode, model)...)
+    return Float64(2 * gradients[1].layers[1].bias[2])
 end
+
+"""
+    differentiated(mode, model)
+
+Return what `Flux.withgradient` takes after the function: the model, and before it the type of a differentiation other than Zygote's.
+"""
+differentiated(::StepMode, model) = (model,)
+differentiated(::StepMode{:enzyme}, model) = (EnzymeCore.Duplicated(model),)
+differentiated(::StepMode{:mooncake}, model) = (AutoMooncake(), model)
 
 """
     initial_state(mode, rule, model)

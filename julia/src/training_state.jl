@@ -36,7 +36,8 @@ function restore!(trainer::AbstractTrainer, saved::TrainingState)
     map_numbers!(trainer) do x
         first, last = last + 1, last + length(x)
         x isa Number && return saved.numbers[first]
-        return copyto!(x, reshape(saved.numbers[first:last], size(x)))
+        x .= to_device(trainer.device, reshape(saved.numbers[first:last], size(x)))
+        return x
     end
     restore_rate!(trainer, saved.rate)
     restore_rng!(trainer.device, saved.generator)

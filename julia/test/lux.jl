@@ -10,6 +10,7 @@ using PolyBench: PolyBench
 using Random
 
 const DTYPE = Float64
+const DEVICE = "cpu"
 const SEED = 3
 
 mutable struct Masked <: AbstractLuxLayer

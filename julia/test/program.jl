@@ -5,6 +5,7 @@ using Flux
 using Random
 
 const DTYPE = Float64
+const DEVICE = "cpu"
 const SEED = 3
 
 mutable struct Masked

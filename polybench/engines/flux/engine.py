@@ -23,7 +23,6 @@ from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Layer, Operation
 from polybench.networks.network_file import without_none
-from polybench.networks.optimizers import ADAM_BETAS
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation, GcStats
@@ -50,8 +49,6 @@ end
 """
 """Includes PolyBench like a script, which loads no precompiled code, and its extensions for these packages."""
 _VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
-_WITHOUT_PROGRAM = ("enzyme", "mooncake", "reactant")
-"""Step modes whose training step PolyBench writes."""
 _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
 
 
@@ -123,7 +120,6 @@ class FluxEngine(Engine):
     def build(self, job: Job, weights: Weights) -> None:
         validate(job)
         self._job = job
-        self._rate: float | None = None
         self.timing_resolution = "step" if job.device == "cpu" else "block"
         if job.device != "cpu":
             devices = self._polybench.cuda_devices()
@@ -135,38 +131,24 @@ class FluxEngine(Engine):
         self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         self.program = self.write_program(job)
-        build = self._build_program if self.program else self._build_network
-        self._trainer = build(arrays, "+".join(modes))
+        module = self._load_program("+".join(modes))
+        self._trainer = self._python.build_program(module, "\n".join(arrays), addresses(arrays), "+".join(modes))
 
     def write_program(self, job: Job) -> str:
-        """Return the program of a job, or "" if PolyBench builds the network."""
-        return emit(job) if runs_program(job) else ""
-
-    def _build_program(self, arrays: Weights, modes: str) -> Any:
-        """Return the trainer of the program."""
-        module, clip = self._load_program(modes), self._job.workload.optimizer.gradient_clip
-        return self._python.build_program(module, "\n".join(arrays), addresses(arrays), modes, clip)
-
-    def _build_network(self, arrays: Weights, modes: str) -> Any:
-        """Return the trainer of the network that PolyBench builds."""
-        job, optimizer = self._job, self._job.workload.optimizer
-        return self._python.build(
-            layers_toml(job.model.layers),
-            addresses(arrays), job.dtype, job.device, job.workload.precision,
-            optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
-            job.dropout == "given", modes, optimizer.betas or ADAM_BETAS, optimizer.gradient_clip,
-            job.model.label_smoothing,
-        )  # fmt: skip
+        """Return the program of a job."""
+        return emit(job)
 
     def _load_program(self, modes: str) -> Any:
-        """Return the program as a module. Only the timed one is worth a package: the others run in one process."""
+        """Return the program as a module. Only one of Zygote on the CPU that is timed is a package: others run in one
+        process, or need what Julia lacks while it compiles a package.
+        """
         if not self._uses_package():
             return program.include(self._main, self.program)
         package = program.load_package(self._main, self.program, workload(self._job, modes))
         return program.include(self._main, self.program) if package is None else package
 
     def _uses_package(self) -> bool:
-        return not self._cold and is_timed(self._job) and os.environ.get(OPTIMIZE, OPTIMIZED) == OPTIMIZED
+        return not self._cold and is_compiled_once(self._job) and os.environ.get(OPTIMIZE, OPTIMIZED) == OPTIMIZED
 
     def conventions(self) -> NumericalConventions:
         if self.is_forward_pass:
@@ -200,7 +182,6 @@ class FluxEngine(Engine):
         )  # fmt: skip
 
     def reset(self) -> None:
-        self._rate = None  # forces run_steps to set the rate again
         # Flux's own dropout draws the same masks after every reset.
         self._polybench.reset_b(self._trainer, self._job.seed)
 
@@ -216,25 +197,13 @@ class FluxEngine(Engine):
         return {"numbers": numbers, "rate": np.array(float(saved.rate)), "generator": generator}
 
     def restore_training_state(self, state: Weights) -> None:
-        self._rate = float(state["rate"])
-        numbers, generator = state["numbers"], state["generator"]
-        self._python.restore_b(self._trainer, numbers.ctypes.data, len(numbers), self._rate, generator.ctypes.data)
+        numbers, rate, generator = state["numbers"], float(state["rate"]), state["generator"]
+        self._python.restore_b(self._trainer, numbers.ctypes.data, len(numbers), rate, generator.ctypes.data)
 
     def run_steps(self, first: int, n: int) -> float:
-        if self.program:  # it knows the rate of each step
-            return self._run(range(first, first + n))
-        seconds = 0.0
-        for steps, rate in self._job.workload.optimizer.constant_rate_segments(first, n):
-            if rate != self._rate:
-                self._polybench.set_rate_b(self._trainer, rate)
-                self._rate = rate
-            seconds += self._run(steps)
-        return seconds
-
-    def _run(self, steps: range) -> float:
         if self._job.dropout == "given":
-            return sum(self._run_with_masks(step) for step in steps)
-        return float(self._run_steps(self._trainer, self._batches, steps.start, len(steps)))
+            return sum(self._run_with_masks(step) for step in range(first, first + n))
+        return float(self._run_steps(self._trainer, self._batches, first, n))
 
     def inactive_variant(self) -> str:
         if "mkl" not in self._job.variants or "mkl" in (blas := self.probe().build["blas"]):
@@ -376,14 +345,14 @@ class FluxEngine(Engine):
             self._python.set_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
 
 
-def runs_program(job: Job) -> bool:
-    """Return True if the engine runs the program of its emitter, and False if PolyBench builds the network."""
-    return job.device == "cpu" and job.workload.precision == "fp32" and not {*job.variants} & {*_WITHOUT_PROGRAM}
+def is_compiled_once(job: Job) -> bool:
+    """Return True if workers share the compiled code of a program.
 
-
-def is_timed(job: Job) -> bool:
-    """Return True if timed workers run the program of this job, which has neither float64 nor given masks."""
-    return job.dtype == "float32" and not (job.dropout == "given" and job.model.is_random)
+    Only the program that is timed is worth it, which has neither float64 nor given masks. Without a GPU and packages
+    for other gradients, Julia cannot run it while it compiles a package.
+    """
+    is_timed = job.dtype == "float32" and not (job.dropout == "given" and job.model.is_random)
+    return is_timed and job.device == "cpu" and not {*job.variants} & {"enzyme", "mooncake", "reactant"}
 
 
 def workload(job: Job, modes: str) -> str:

@@ -93,12 +93,18 @@ end"""
 _GIVEN_DROPOUT = """# Dropout with the mask of `set_masks!`.
 mutable struct GivenDropout
     mask::AbstractArray
+    active::Bool
 end
 
 Flux.@layer GivenDropout trainable = ()
 
-GivenDropout() = GivenDropout(zeros(DTYPE, 0))
-(layer::GivenDropout)(x) = NNlib.within_gradient(x) ? x .* layer.mask : x"""
+GivenDropout() = GivenDropout(zeros(DTYPE, 0), true)
+(layer::GivenDropout)(x) = layer.active ? x .* layer.mask : x
+
+function Flux.testmode!(layer::GivenDropout, mode = true)
+    layer.active = mode !== true
+    return layer
+end"""
 
 _SEQUENCE = "# A sequence is (features, time, batch)."
 _TO_SEQUENCE = "to_sequence(x) = permutedims(reshape(x, :, size(x, 3), size(x, 4)), (2, 1, 3))"

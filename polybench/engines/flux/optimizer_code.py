@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.engines.flux.julia_text import number
+from polybench.engines.flux.julia_text import Call, number, text
 from polybench.engines.job import Job
 from polybench.networks.optimizers import ADAM_BETAS, CLIP_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
@@ -108,15 +108,18 @@ end
 
 function add_gradients!(sums, branch::Union{{Tuple, NamedTuple}}, gradient)
     gradient === nothing && return nothing
-    foreach(key -> add_gradients!(sums, branch[key], gradient[key]), keys(branch))
+    foreach(key -> add_gradients!(sums, branch[key], getfield(gradient, key)), keys(branch))
     return nothing
 end
 
 add_gradients!(sums, other, gradient) = nothing"""
 
 
-def load(job: Job, onehotbatch: str) -> str:
-    """Return the function that makes a batch of canonical arrays; `onehotbatch` is its function for labels."""
+def load(job: Job, onehotbatch: str, move: str = "") -> str:
+    """Return the function that makes a batch of canonical arrays.
+
+    `onehotbatch` is its function for labels, `move` that which moves arrays to another device.
+    """
     model = job.model
     name = f"{model.input_kind}s"
     shape = f"({', '.join(['width', 'height', 'channel', 'batch'] if name == 'images' else ['time', 'batch'])})"
@@ -128,7 +131,8 @@ def load(job: Job, onehotbatch: str) -> str:
         described = f"# Convert images {shape} in 0..1"
     else:
         described = "# Convert sequences (features, time, batch)"
+    batch = f"{inputs}, {onehotbatch}(labels, 0:{model.classes - 1})"
     return "\n".join([
         f"{described}, and one-hot encode labels {labels}.",
-        f"load({name}, labels) = {inputs}, {onehotbatch}(labels, 0:{model.classes - 1})",
+        text(f"load({name}, labels) = ", Call(move, [f"({batch})"]) if move else batch),
     ])  # fmt: skip

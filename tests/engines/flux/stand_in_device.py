@@ -31,11 +31,24 @@ class StandInEngine(FluxEngine):
     def build(self, job: Job, weights: Weights) -> None:
         super().build(msgspec.structs.replace(job, device="cuda"), weights)
 
+    def write_program(self, job: Job) -> str:
+        text = super().write_program(job)
+        replaced = {
+            "using CUDA\nusing Flux\nusing Random\nusing cuDNN\n": (
+                "using Flux\nusing Main: CUDA, PolyBench\nusing Random\n"
+            ),
+            "gpu_device(nothing, nothing; force = true)": "x -> PolyBench.to_device(PolyBench.CUDADevice(0), x)",
+        }
+        for real, stand_in in replaced.items():
+            assert real in text, real
+            text = text.replace(real, stand_in)
+        return text
+
     def array_types(self) -> set[str]:
         """Return the types of all arrays of the network and of the batches."""
         types: Any = self._main.seval("""
             (trainer, batches) -> join(unique(string(nameof(typeof(array))) for array in [
-                [array for (_, array) in PolyBench.tensors(trainer.network)]; trainer.initial;
+                PolyBench.Flux.trainables(trainer.state.model);
                 [batch.images for batch in batches]; [batch.labels.indices for batch in batches]
             ]), " ")
         """)

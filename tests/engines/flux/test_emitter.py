@@ -18,6 +18,7 @@ from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS, find_model
 from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Flatten, ReLU, Residual, walk
+from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from tests.configured_julia import configured_julia
 from tests.engines.emitted_programs import EXAMPLES, changes, job, small
@@ -46,7 +47,20 @@ def programs(name: str, framework: str = "flux") -> dict[str, str]:
         "forward": emit(forward_pass(model)),
         "clipped": emit_training(job(model, clipped), 3),
         "train": emit_training(job(model, warmed_up, variants=("train",)), 3),
+    } | (elsewhere(model, clipped) if framework == "flux" else {})
+
+
+def elsewhere(model: Model, optimizer: Optimizer) -> dict[str, str]:
+    """Return the programs with gradients that are not Zygote's, and for a GPU."""
+    found = {
+        "enzyme": emit(job(model, optimizer, variants=("enzyme",), dropout="given")),
+        "cuda": emit(job(model, optimizer, "cuda:1", precision="tf32")),
+        "cuda-forward": emit(msgspec.structs.replace(forward_pass(model), device="cuda", dtype="float64")),
+        "reactant": emit(job(model, Optimizer("sgd", 0.1), variants=("reactant",), dropout="given")),
     }
+    if not model.has_statistics:
+        found["mooncake"] = emit(job(model, optimizer, variants=("mooncake",)))
+    return found
 
 
 def cases() -> list[tuple[str, str]]:
@@ -188,6 +202,75 @@ def test_the_variant_train_has_the_loop_of_flux() -> None:
     assert "train_step!(" not in text
     with pytest.raises(EngineUnavailable, match="without a place to clip gradients"):
         emit(job(optimizer=Optimizer(gradient_clip=1.0), variants=("train",)))
+
+
+@pytest.mark.parametrize(
+    ("variant", "changed"),
+    [
+        (
+            "enzyme",
+            """+ using Enzyme: Duplicated
+- mutable struct State{M, O}
++ mutable struct State{M, D, O}
++     # The model, and the memory of its gradient.
++     const duplicated::D
+-     model = (DTYPE == Float64 ? f64 : f32)(network())
++     model = Flux.trainmode!((DTYPE == Float64 ? f64 : f32)(network()))
+-     state = State(model, make_optimizer(model))
++     state = State(model, Duplicated(model), make_optimizer(model))
+-     loss, gradients = Flux.withgradient(state.model) do model
++     loss, gradients = Flux.withgradient(state.duplicated) do model""",
+        ),
+        (
+            "mooncake",
+            """+ using Mooncake
+-     model = (DTYPE == Float64 ? f64 : f32)(network())
++     model = Flux.trainmode!((DTYPE == Float64 ? f64 : f32)(network()))
+-     loss, gradients = Flux.withgradient(state.model) do model
++     loss, gradients = Flux.withgradient(AutoMooncake(), state.model) do model""",
+        ),
+        (
+            "reactant",
+            """+ using Reactant
++
++ const to_device = MLDataDevices.reactant_device(nothing; force = true)
+-     model = (DTYPE == Float64 ? f64 : f32)(network())
++     model = to_device(Flux.trainmode!((DTYPE == Float64 ? f64 : f32)(network())))
++     model = cpu(state.model)
+-     for (name, array) in tensors(state.model)
++     for (name, array) in tensors(model)
++     Flux.loadmodel!(state.model, to_device(model))
++ load(images, labels) = to_device(
+- load(images, labels) = convert(Array{DTYPE}, images), Flux.onehotbatch(labels, 0:9)
++     (convert(Array{DTYPE}, images), Flux.onehotbatch(labels, 0:9)),
++ )
++     # One function, which Reactant compiles.
++     batch = (inputs, targets)
++     loss = Flux.trainstep!(compute_loss, state.model, batch, state.optimizer)
+-     loss, gradients = Flux.withgradient(state.model) do model
+-         return compute_loss(model, inputs, targets)
+-     end
+-     Flux.update!(state.optimizer, state.model, gradients[1])
+- weights(state) = Dict(name => Array(array) for (name, array) in tensors(state.model))
++ weights(state) = Dict(name => Array(array) for (name, array) in tensors(cpu(state.model)))""",
+        ),
+    ],
+)
+def test_a_variant_changes_the_gradients_only(variant: str, changed: str) -> None:
+    found = changes(emit(job()), emit(job(variants=(variant,))))
+    assert [line.rstrip() for line in found] == changed.splitlines()
+
+
+def test_a_program_for_a_gpu_moves_its_arrays_there() -> None:
+    text = emit(job(device="cuda:1", precision="tf32"))
+    assert "using CUDA\nusing Flux\nusing Random\nusing cuDNN\n" in text
+    assert "\nCUDA.device!(1)\n" in text
+    assert "\nCUDA.math_mode!(CUDA.FAST_MATH; precision = :TensorFloat32)\n" in text
+    assert "    Random.seed!(SEED)\n    CUDA.seed!(SEED)\n    model = to_device((DTYPE" in text
+    assert "CUDA.math_mode!(CUDA.DEFAULT_MATH)\n" in emit(job(device="cuda"))
+    assert "CUDA.math_mode!(CUDA.PEDANTIC_MATH)\n" in emit(job(device="cuda", dtype="float64"))
+    forward = emit(msgspec.structs.replace(forward_pass(find_model("lenet")), variants=("enzyme",)))
+    assert "Enzyme" not in forward
 
 
 def test_what_flux_lacks_is_refused() -> None:
