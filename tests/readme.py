@@ -6,17 +6,19 @@ A table is between two markers in one of these files; a test fails if it is outd
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec, Variant
+from polybench.engines.flux.emitter import emit_layers
 from polybench.networks import MODEL_NAMES, MODELS, find_model
-from polybench.networks.layers import Layer
+from polybench.networks.layers import Layer, Shape
 from polybench.networks.model import Model
+from polybench.networks.network_file import without_none
 from polybench.networks.optimizers import FORMULAS, Optimizer
 from polybench.render import FORMATS
 from polybench.schema.metrics import GROUPS, METRICS, Metric
@@ -368,7 +370,7 @@ IN_JULIA = {
     # Julia's `bench` has neither a cosine nor label smoothing.
     if model.input_shape[0] == 3 and not model.optimizer.cosine_steps and not model.label_smoothing
 }
-"""Networks of color images that PolyBench.jl has all layers of; it has data for these only."""
+"""Networks of color images; PolyBench.jl has data for these only."""
 
 JULIA_MODELS = _ROOT / "julia" / "models"
 
@@ -381,22 +383,33 @@ def as_toml(model: Model) -> str:
         "classes": model.classes,
         "batch_size": model.batch_size,
         "initialization": model.initialization,
-        "optimizer": model.optimizer,
-        "layers": model.layers,
     }
-    return tomli_w.dumps(_without_none(msgspec.to_builtins(fields)))
+    trained = model.weight_shapes()
+    statistics = {name: shape for name, shape in model.tensor_shapes().items() if name not in trained}
+    optimizer = tomli_w.dumps({"optimizer": without_none(msgspec.to_builtins(model.optimizer))})
+    return f"{tomli_w.dumps(fields)}{_tensors('trained', trained)}{_tensors('statistics', statistics)}\n{optimizer}"
 
 
-def _without_none(value: Any) -> Any:
-    """Remove None, because TOML has no null."""
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
+def _tensors(name: str, shapes: Mapping[str, Shape]) -> str:
+    """Return an array of tensors, each in a line, which tomli_w would split."""
+    lines = [f'    {{name = "{tensor}", shape = {list(shape)}}},\n' for tensor, shape in shapes.items()]
+    return f"{name} = [\n{''.join(lines)}]\n"
+
+
+def as_julia(model: Model) -> str:
+    """Return the program with the functions of a network, which `julia/src/models.jl` includes."""
+    return emit_layers(model.layers, model.input_shape, f"{model.name} in Flux.", summary=model.summary)
+
+
+def julia_models() -> dict[str, str]:
+    """Return the contents of the files in `julia/models` by name."""
+    files = {f"{name}.toml": as_toml(model) for name, model in IN_JULIA.items()}
+    return files | {f"{name}.jl": as_julia(model) for name, model in IN_JULIA.items()}
 
 
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
     JULIA_MODELS.mkdir(exist_ok=True)
-    for name, model in IN_JULIA.items():
-        (JULIA_MODELS / f"{name}.toml").write_text(as_toml(model), "utf-8")
+    for file, content in julia_models().items():
+        (JULIA_MODELS / file).write_text(content, "utf-8")

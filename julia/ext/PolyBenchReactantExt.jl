@@ -25,27 +25,20 @@ PolyBench.device_reserved_bytes(::ReactantCPU) = nothing
 # No generator to seed: polybench rejects networks with dropout.
 PolyBench.seed!(::ReactantCPU, ::Int) = nothing
 
-# A single function for all steps, because Flux caches compiled functions by identity.
-loss(model, images, labels) = Flux.logitcrossentropy(model(images), labels)
+PolyBench.train_step!(::StepMode{:reactant}, _, model, state, loss, batch) = Flux.trainstep!(loss, model, batch, state)
 
-PolyBench.train_step!(mode::StepMode{:reactant}, model, state, batch) =
-    Flux.trainstep!(loss, model, (batch.images, PolyBench.targets(mode, batch.labels)), state)
+# In place: Flux caches compiled steps by the identity of the model.
+PolyBench.fresh_model(::StepMode{:reactant}, run) = Flux.loadmodel!(run.model, run.initial)
 
 function PolyBench.loss_and_gradients(::StepMode{:reactant}, program::Module, model, images, labels)
-    value, gradient = Reactant.@jit traced_gradient(program.compute_loss, model, images, labels)
-    return Reactant.to_number(value), PolyBench.replace_arrays(model, gradient)
+    loss, gradient = Reactant.@jit traced_gradient(program.compute_loss, model, images, labels)
+    return Reactant.to_number(loss), PolyBench.replace_arrays(model, gradient)
 end
 
-traced_gradient(compute_loss, model, images, labels) =
-    PolyBench.value_and_gradient(Flux.withgradient(m -> compute_loss(m, images, labels), AutoEnzyme(), model))
-
-function PolyBench.with_gradient(::StepMode{:reactant}, model, images, labels)
-    value, gradient = Reactant.@jit traced_gradient(model, images, labels)
-    return Reactant.to_number(value), gradient
+function traced_gradient(compute_loss, model, images, labels)
+    loss, gradients = Flux.withgradient(m -> compute_loss(m, images, labels), AutoEnzyme(), model)
+    return loss, gradients[1]
 end
-
-traced_gradient(model, images, labels) =
-    PolyBench.value_and_gradient(Flux.withgradient(m -> loss(m, images, labels), AutoEnzyme(), model))
 
 PolyBench.infer(::ReactantCPU, model, x) = Array(Reactant.@jit model(x))
 

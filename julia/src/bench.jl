@@ -6,33 +6,27 @@ rounds time the same steps of the same training, as in `polybench compare`.
 """
 const WARMUP_STEPS = 2
 
-"""A run of one of polybench's networks on its own batches, for `measure`. `UserModelRun` is the other type of run."""
-struct BuiltinRun{T <: Trainer, B}
-    trainer::T
-    batches::B
-end
-
-reset!(run::BuiltinRun) = reset!(run.trainer)
-run_steps!(run::BuiltinRun, first::Int, n::Int) = run_steps!(run.trainer, run.batches, first, n)
-last_loss(run::BuiltinRun) = last_loss(run.trainer)
-count_allocations!(run::BuiltinRun, first::Int, n::Int) = count_allocations!(run.trainer, run.batches, first, n)[1]
-steps_per_value(run::BuiltinRun) = run.trainer.device isa CPU ? 1 : typemax(Int)
-
-"""A run of a user's model on its batches, which repeat. It trains a copy; `initial` is not modified."""
-mutable struct UserModelRun{M, F, B, R, W, D <: Device}
+"""
+The training of a model on its batches, which repeat. It trains a copy; `initial` is not modified.
+"""
+mutable struct ModelRun{M, F, B, S, W, D <: Device}
     const initial::M
     model::M
     const loss::F
     const batches::Vector{B}
-    const rule::R
+    "Makes the state of the optimizer for a model."
+    const setup::S
+    "The `StepMode`, or the type of an automatic differentiation."
     const way::W
     const device::D
     state::Any
+    "What `Flux.withgradient` takes after the function."
+    differentiated::Any
     value::Float64
 end
 
-UserModelRun(model, loss, batches, rule, way) =
-    UserModelRun(model, deepcopy(model), loss, batches, rule, way, device_of(model), Flux.setup(rule, model), NaN)
+ModelRun(model, loss, batches, setup, way) =
+    ModelRun(model, deepcopy(model), loss, batches, setup, way, device_of(model), nothing, nothing, NaN)
 
 """
     device_of(model)
@@ -45,37 +39,48 @@ function device_of(model)
     return isempty(arrays) ? CPU() : device_of(first(arrays))
 end
 
-# A copy also has states that `Flux.loadmodel!` leaves out; the seed lets dropout draw the same masks in each round.
-function reset!(run::UserModelRun)
-    run.model = deepcopy(run.initial)
-    run.state = Flux.setup(run.rule, run.model)
-    Random.seed!(0)
+function reset!(run::ModelRun)
+    seed!(run.device, 0)  # first: dropout draws the same masks in each round, maybe from a copied generator
+    run.model = fresh_model(run.way, run)
+    run.state = run.setup(run.model)
+    run.differentiated = differentiated(run.way, run.model)
     return nothing
 end
 
-function run_steps!(run::UserModelRun, first::Int, n::Int)
+"""
+    fresh_model(way, run)
+
+Return the model with its initial arrays: a copy, which also has states that `Flux.loadmodel!` leaves out.
+"""
+fresh_model(_, run) = deepcopy(run.initial)
+
+function run_steps!(run::ModelRun, first::Int, n::Int)
+    disable_gc(run.way)
     synchronize(run.device)
     start = time_ns()
     for step in first:(first + n - 1)
         batch = run.batches[step % length(run.batches) + 1]
-        run.value = user_model_step!(run.way, run.model, run.state, run.loss, batch)
+        run.value = train_step!(run.way, run.differentiated, run.model, run.state, run.loss, batch)
+        after_step(run.way)
     end
     synchronize(run.device)
-    return (time_ns() - start) / 1.0e9
+    seconds = (time_ns() - start) / 1.0e9
+    enable_gc(run.way)
+    return seconds
 end
 
 """
-    user_model_step!(way, model, state, loss, batch)
+    train_step!(way, differentiated, model, state, loss, batch)
 
-Run one step, and return its loss as a number. `way` is the type of the automatic differentiation, or `Val(:train)` for `Flux.train!`.
+Run one step, and return its loss as a number.
 """
-function user_model_step!(way, model, state, loss, batch)
-    value, gradients = Flux.withgradient(m -> call(loss, m, batch), way, model)
+function train_step!(_, differentiated, model, state, loss, batch)
+    value, gradients = Flux.withgradient(m -> call(loss, m, batch), differentiated...)
     Flux.update!(state, model, gradients[1])
     return Float64(first(value))  # of (loss, aux)
 end
 
-function user_model_step!(::Val{:train}, model, state, loss, batch)
+function train_step!(::StepMode{:train}, _, model, state, loss, batch)
     last_loss = Ref(NaN)
     Flux.train!(model, (batch,), state) do m, parts...
         value = loss(m, parts...)
@@ -89,9 +94,9 @@ end
 call(loss, model, batch::Tuple) = loss(model, batch...)
 call(loss, model, batch) = loss(model, batch)
 
-last_loss(run::UserModelRun) = run.value
-count_allocations!(run::UserModelRun, first::Int, n::Int) = allocated(() -> run_steps!(run, first, n), run.device)[1]
-steps_per_value(run::UserModelRun) = run.device isa CPU ? 1 : typemax(Int)
+last_loss(run::ModelRun) = run.value
+count_allocations!(run::ModelRun, first::Int, n::Int) = allocated(() -> run_steps!(run, first, n), run.device)[1]
+steps_per_value(run::ModelRun) = run.device isa CPU ? 1 : typemax(Int)
 
 """
     bench(name; batch, optimizer, learning_rate, way, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, ...)
@@ -141,8 +146,7 @@ function bench(
     order = epoch_order(length(images.labels), batch_size, seed, 0)
     weights = initial_weights(network, seed)
     return restoring_process(blas_threads) do
-        batches = first_batches(network, images, order, WARMUP_STEPS + steps, device)
-        run = BuiltinRun(trainer(network, weights, device, way), batches)
+        run = network_run(network, weights, way, first_batches(network, images, order, WARMUP_STEPS + steps), PolyBench.device(device))
         with_way = isempty(way) ? "" : ", $way"
         title = "$(network.name) ($(group_digits(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
             "Float32, $device$with_way, $(describe_process(malloc))"
@@ -200,7 +204,7 @@ function bench(
         throw(ArgumentError("the loss has no method for loss(model, batch...): pass a function with these arguments"))
     apply_malloc_policy(malloc)
     return restoring_process(blas_threads) do
-        run = UserModelRun(user_model, loss, batches, optimizer, way == "train" ? Val(:train) : way)
+        run = ModelRun(user_model, loss, batches, model -> Flux.setup(optimizer, model), way == "train" ? StepMode(way) : way)
         # Step functions of polybench have the same names.
         name = way == "train" ? way : way isa AutoZygote ? "" : lowercase(chopprefix(string(nameof(typeof(way))), "Auto"))
         work = UserWork(String(title), user_model, batches, optimizer)
@@ -247,18 +251,38 @@ function with_optimizer(network::Model, name, learning_rate)
     return Model(values...)
 end
 
-trainer(network::Model, weights, name, way = "") = Trainer(
-    device(name), Float32, network.records, weights; mode = StepMode(split(way, '+')...),
-    optimizer = network.optimizer["name"], learning_rate = network.optimizer["learning_rate"],
-    momentum = get(network.optimizer, "momentum", 0.0), weight_decay = get(network.optimizer, "weight_decay", 0.0),
-    betas = Tuple(get(network.optimizer, "betas", ADAM_BETAS)),
-)
+"""
+    network_run(network, weights, way, batches, device)
 
-function first_batches(network::Model, dataset::Dataset, order, count, name)
-    indices = order[:, mod1.(1:count, size(order, 2))]
-    pixels = dataset.images[:, :, :, vec(indices) .+ 1] ./ 255.0f0
-    shaped = reshape(pixels, reverse(network.input_shape)..., size(indices)...)
-    return batches(device(name), Float32, shaped, dataset.labels[indices .+ 1], network.classes)
+Return the run of one of polybench's networks with its optimizer, on a device.
+"""
+function network_run(network::Model, weights, way::AbstractString, batches, device::Device)
+    (; optimizer) = network
+    mode = StepMode(split(way, '+')...)
+    update = rule(
+        optimizer["name"]; learning_rate = optimizer["learning_rate"], momentum = get(optimizer, "momentum", 0.0),
+        weight_decay = get(optimizer, "weight_decay", 0.0), betas = Tuple(get(optimizer, "betas", ADAM_BETAS)),
+    )
+    placed = device_for(mode, device)
+    model = to_device(placed, PolyBench.network(network, weights, mode))
+    moved = [map(array -> to_device(placed, array), batch) for batch in batches]
+    return ModelRun(model, cross_entropy, moved, model -> decay_matrices_only!(Flux.setup(update, model)), mode)
+end
+
+# One function for all trainings, because Flux caches steps that Reactant has compiled by the identity of their loss.
+cross_entropy(model, x, y) = Flux.logitcrossentropy(model(x), y)
+
+"""
+    first_batches(network, dataset, order, count)
+
+Return the first batches of an epoch, which repeat: images and one-hot labels.
+"""
+function first_batches(network::Model, dataset::Dataset, order, count)
+    return map(1:count) do step
+        indices = order[:, mod1(step, size(order, 2))] .+ 1
+        images = reshape(dataset.images[:, :, :, indices] ./ 255.0f0, reverse(network.input_shape)..., length(indices))
+        return images, Flux.onehotbatch(dataset.labels[indices], 0:(network.classes - 1))
+    end
 end
 
 """

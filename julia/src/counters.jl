@@ -59,7 +59,7 @@ end
 
 Run `n` steps like `run_steps!`, and return the total of `allocated`.
 """
-count_allocations!(trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
+count_allocations!(trainer::ProgramTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
 
 """
@@ -68,7 +68,7 @@ count_allocations!(trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, f
 Run `n` steps like `run_steps!`, and return (function, bytes, count) of allocations in Julia's heap, in total.
 `profile` is the standard library's module; an argument, so that other callers need not load it.
 """
-function allocation_sites!(profile::Module, trainer::AbstractTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
+function allocation_sites!(profile::Module, trainer::ProgramTrainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
     profile.Allocs.clear()
     profile.Allocs.start(; sample_rate = 1.0)
     try

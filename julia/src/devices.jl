@@ -80,7 +80,7 @@ synchronize(::CPU) = nothing
 
 Return the output of the model for `x` in the host's memory; its chain must be in test mode.
 """
-infer(::Device, model, x) = Array(unwrap(model)(x))
+infer(::Device, model, x) = Array(model(x))
 
 """
     allocated(f, device)

@@ -3,10 +3,8 @@
 
 Return the names of arrays of `Float64` in a program's state, `state.model[1].weight`, and in the first batch of a user's program.
 Without any, return the first layer of a user's model whose output is of `Float64` although its input is not: a constant of
-`Float64` promotes it. A training in `Float64`, and a trainer without a program, have none.
+`Float64` promotes it. A training in `Float64` has none.
 """
-float64_tensors(::AbstractTrainer, _) = String[]
-
 function float64_tensors(trainer::ProgramTrainer, batches)
     trainer.loss isa Float64 && return String[]
     (; state) = trainer

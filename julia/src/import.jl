@@ -1,9 +1,73 @@
-# Translates a user's chain into layer records, and trains the chain in float64 to prove them. ADD A LAYER: a method of `layer_record`.
+# Translates a user's chain into layer records, and trains the chain in float64 to prove them. ADD A LAYER: a method of
+# `layer_record`, and its tensors in `TENSORS`.
 #
 # An input flows through the chain. Flux's layers become records by their fields; the user's own functions and structs by what they
 # compute, because nobody can read them. `polybench/importer/flux_graph.py` builds the network.
 
 const CLOSE = 1.0e-9
+
+"""
+A tensor of a layer: its canonical name, its place in Flux's layer, and if the canonical layout differs from Flux's. A training step
+changes statistics, which are not trained.
+"""
+struct TensorSpec
+    name::String
+    place::Vector{Symbol}
+    needs_conversion::Bool
+    is_statistic::Bool
+end
+
+TensorSpec(name, place...; needs_conversion = true, is_statistic = false) =
+    TensorSpec(name, collect(Symbol, place), needs_conversion, is_statistic)
+
+const PROJECTIONS = ("query" => :q_proj, "key" => :k_proj, "value" => :v_proj, "output" => :out_proj)
+
+"""
+Tensors by the type of a layer. A layer without a bias lacks those whose names end in it; an array of the user's own layer is its
+`tensor`.
+"""
+const TENSORS = Dict(
+    "conv" => [TensorSpec("weight", :weight), TensorSpec("bias", :bias)],
+    "dense" => [TensorSpec("weight", :weight), TensorSpec("bias", :bias)],
+    "layer_norm" => [TensorSpec("weight", :diag, :scale), TensorSpec("bias", :diag, :bias)],
+    "group_norm" => [TensorSpec("weight", :γ), TensorSpec("bias", :β)],
+    "batch_norm" => [
+        TensorSpec("weight", :γ), TensorSpec("bias", :β), TensorSpec("running_mean", :μ; is_statistic = true),
+        TensorSpec("running_variance", :σ²; is_statistic = true),
+    ],
+    # Flux stores the row of a token or a position as a column, which is the same in memory.
+    "embedding" => [TensorSpec("weight", :weight; needs_conversion = false)],
+    "positions" => [TensorSpec("weight", :tensor; needs_conversion = false)],
+    "class_token" => [TensorSpec("token", :tensor)],
+    # Flux's gates are in the canonical order, and its single bias is that of the inputs.
+    "lstm" => [TensorSpec("weight", :cell, :Wi), TensorSpec("recurrent", :cell, :Wh), TensorSpec("bias", :cell, :bias)],
+    "attention" =>
+        [TensorSpec("$(name)_$part", projection, part) for part in (:weight, :bias) for (name, projection) in PROJECTIONS],
+)
+
+"Return the tensors of a layer."
+function tensor_specs(record)
+    is_table(record) && return [TensorSpec("weight", :tensor; needs_conversion = false)]
+    found = get(TENSORS, record["type"], TensorSpec[])
+    return get(record, "bias", true) ? found : filter(spec -> !endswith(spec.name, "bias"), found)
+end
+tensor_specs(::Nothing) = TensorSpec[]
+
+"True for a dense layer whose weight is a table of the user's, as that of an embedding."
+is_table(record) = get(record, "table", false)
+
+resolve_path(tree, path) = foldl((branch, key) -> key isa Int ? branch[key] : getproperty(branch, key), path; init = tree)
+
+# What users' functions may compute. A sequence is (features, time, batch).
+mean_over_time(x) = dropdims(mean(x; dims = 2); dims = 2)
+first_position(x) = x[:, 1, :]
+last_output(x) = x[:, end, :]
+add_positions(table, x) = x .+ table[:, 1:size(x, 2)]
+prepend_token(token, x) = hcat(token .* ones(1, 1, size(x, 3)), x)
+multiply_table(table, x) = reshape(transpose(table) * reshape(x, size(x, 1), :), :, size(x)[2:end]...)
+# (width, height, features, batch) to (features, time, batch)
+to_sequence(x) = permutedims(reshape(x, :, size(x, 3), size(x, 4)), (2, 1, 3))
+attend(attention, causal, x) = first(attention(x; mask = causal ? NNlib.make_causal_mask(x) : nothing))
 
 """
     load_user_model(file, name)
@@ -138,17 +202,16 @@ end
 
 "Return the entry of a layer, whose tensors `layer` has."
 function entry(walk::UserModelWalk, record, operation, where, name = "", layer = nothing)
-    tensors = is_table(record) ? Dict("weight" => (variable(walk, layer.tensor, "weight"), false)) : Dict(
-        spec.name => (variable(walk, resolve_path(layer, spec.field), spec.name, spec.role), spec.needs_conversion) for
-            spec in tensor_specs(record)
+    tensors = Dict(
+        spec.name => (variable(walk, resolve_path(layer, spec.place), spec), spec.needs_conversion) for spec in tensor_specs(record)
     )
     return Dict("record" => record, "operation" => operation, "place" => where, "name" => name, "tensors" => tensors)
 end
 
 "Return the name of an array, which training changes as that of a network."
-function variable(walk, array, tensor, role = :trained)
-    expect(array isa Array, "$tensor is a $(nameof(typeof(array))): expected an Array")
-    expect(role === :state || array in walk.trained, "$tensor is not trainable: expected an array of Flux.trainables")
+function variable(walk, array, spec)
+    expect(array isa Array, "$(spec.name) is a $(nameof(typeof(array))): expected an Array")
+    expect(spec.is_statistic || array in walk.trained, "$(spec.name) is not trainable: expected an array of Flux.trainables")
     return walk.names[array]
 end
 
@@ -164,7 +227,7 @@ end
 
 expect(condition, problem) = condition || throw(ArgumentError(problem))
 
-"The fields that `layer_record`, `activation_function` and `tensor_specs` read, and the random generator, whose numbers no proof compares."
+"The fields that `layer_record`, `activation_function` and `TENSORS` read, and the random generator, whose numbers no proof compares."
 const READ_FIELDS = (
     :σ, :λ, :weight, :bias, :β, :γ, :μ, :σ², :ϵ, :momentum, :chs, :G, :track_stats, :diag, :size, :stride, :pad, :dilation, :groups, :k,
     :out, :p, :rng, :cell,
@@ -185,8 +248,7 @@ end
 
 "Refuse a layer with more weights than its record, which is nothing if it computes nothing."
 function check_weights(layer, record)
-    count = isnothing(record) ? 0 : sum(spec -> spec.role !== :state, tensor_specs(record); init = 0)
-    expect(length(Flux.trainables(layer)) <= count, "it has weights that no layer has")
+    expect(length(Flux.trainables(layer)) <= count(spec -> !spec.is_statistic, tensor_specs(record)), "it has weights that no layer has")
     return nothing
 end
 
@@ -239,7 +301,7 @@ end
 function layer_record(layer::Flux.LayerNorm)
     expect(length(layer.size) == 1, "size $(layer.size): expected one number")
     expect(layer.diag isa Flux.Scale && layer.diag.σ === layer.λ, "diag $(layer.diag): expected a Scale with the layer's activation")
-    # Flux adds the square of its epsilon to the variance; see `layer(::Val{:layer_norm})`.
+    # Flux adds the square of its epsilon to the variance (Flux 0.16.10, `normalise`).
     return Dict(
         "type" => "layer_norm", "features" => only(layer.size), "epsilon" => as_written(layer.ϵ)^2, "bias" => layer.diag.bias !== false,
     )
@@ -282,8 +344,11 @@ activation_function(layer::Union{BatchNorm, Flux.GroupNorm, Flux.LayerNorm}) = l
 activation_function(_) = identity
 
 const ACTIVATIONS = (
-    Dict("type" => "relu"), Dict("type" => "relu6"), Dict("type" => "silu"), Dict("type" => "gelu"),
-    Dict("type" => "gelu", "approximate" => "tanh"),
+    Dict("type" => "relu") => Flux.relu,
+    Dict("type" => "relu6") => Flux.relu6,
+    Dict("type" => "silu") => Flux.swish,
+    Dict("type" => "gelu") => NNlib.gelu_erf,
+    Dict("type" => "gelu", "approximate" => "tanh") => NNlib.gelu_tanh,
 )
 
 "Return the records of a function of one number, which is recognized by its values."
@@ -291,8 +356,8 @@ function activation_records(activation)
     x = collect(-9.0:0.125:9.0)
     y = activation.(x)
     y == x && return ()
-    for record in ACTIVATIONS
-        isapprox(activation_of(record).(x), y; rtol = CLOSE) && return (record,)
+    for (record, compute) in ACTIVATIONS
+        isapprox(compute.(x), y; rtol = CLOSE) && return (record,)
     end
     throw(ArgumentError("activation $activation: expected identity, relu, relu6, swish or gelu"))
 end
@@ -362,8 +427,8 @@ function computations(entries, layer, x)
     last_type = get(last_record, "type", "")
     # First what has arrays: positions of zeros change nothing.
     found = Tuple{Any, Any, Any}[with_fields([getfield(layer, name) for name in fieldnames(typeof(layer))]); (nothing, identity, nothing)]
-    for record in ACTIVATIONS
-        push!(found, (record, x -> activation_of(record).(x), nothing))
+    for (record, compute) in ACTIVATIONS
+        push!(found, (record, x -> compute.(x), nothing))
     end
     push!(found, (last_type == "global_average_pool" ? nothing : Dict("type" => "flatten"), Flux.flatten, nothing))
     push!(found, (nothing, x -> Flux.softmax(x; dims = 1), () -> push!(entries, Dict("softmax" => true))))
@@ -384,19 +449,16 @@ function with_fields(fields)
     arrays = [field for field in fields if field isa AbstractArray{<:Real}]
     if length(attentions) == 1
         attention = only(attentions)
-        return [
-            (layer_record(attention, causal), x -> SelfAttention(attention, causal)(x), SelfAttention(attention, causal)) for
-                causal in (false, true)
-        ]
+        return [(layer_record(attention, causal), x -> attend(attention, causal, x), attention) for causal in (false, true)]
     elseif length(arrays) == 1
         array = only(arrays)
         features, count = size(array, 1), size(array, 2)
         return [
-            (Dict("type" => "positions", "length" => count, "features" => features), x -> add_positions(array, x), WithTensor(add_positions, array)),
-            (Dict("type" => "class_token", "features" => features), x -> prepend_token(array, x), WithTensor(prepend_token, array)),
+            (Dict("type" => "positions", "length" => count, "features" => features), x -> add_positions(array, x), (; tensor = array)),
+            (Dict("type" => "class_token", "features" => features), x -> prepend_token(array, x), (; tensor = array)),
             (
                 Dict("type" => "dense", "inputs" => features, "outputs" => count, "bias" => false, "table" => true),
-                x -> multiply_table(array, x), WithTensor(multiply_table, array),
+                x -> multiply_table(array, x), (; tensor = array),
             ),
         ]
     end
@@ -438,6 +500,19 @@ function start_training!(program::UserProgram)
     program.optimizer = Flux.setup(program.rule, program.model)
     return program
 end
+
+"""
+Dropout with a mask that is set before each step. As in Flux, `nothing` makes it active in a gradient only.
+"""
+mutable struct FixedMaskDropout
+    mask::AbstractArray
+    active::Union{Bool, Nothing}
+end
+
+Flux.@layer FixedMaskDropout trainable = ()
+
+is_active(dropout::FixedMaskDropout, x) = dropout.active === nothing ? NNlib.within_gradient(x) : dropout.active
+(dropout::FixedMaskDropout)(x) = is_active(dropout, x) ? x .* dropout.mask : x
 
 "Return a layer whose numbers are those of its record. `Flux.f64` converts arrays only, and `mobile-cifar` magnifies the error of 1f-5."
 for_float64(layer) = layer
@@ -501,17 +576,19 @@ function bench(
         chain::Chain; against = ["torch", "tf"], input::Tuple{Vararg{Int}}, batch::Int = 128, results::AbstractString = mktempdir(),
         command::Cmd = `polybench`, options::Cmd = ``,
     )
-    network = network_table(chain, input)
+    table, weights = network_table(chain, input)
     return mktempdir() do folder
         model = joinpath(folder, "chain.toml")
-        open(io -> TOML.print(io, network), model, "w")
+        open(io -> TOML.print(io, table), model, "w")
         engines = join(["flux"; against], ',')
         arguments = `--engines $engines --model $model --data synthetic --batch-size $batch --results $results`
         earlier = saved_logs(results)
         process = run(ignorestatus(`$command compare $arguments $options`))
         saved = setdiff(saved_logs(results), earlier)
         isempty(saved) && error("polybench compare ended with $(process.exitcode) and saved nothing; see its message above")
-        read_study(only(saved))
+        study = read_study(only(saved))
+        check_program(study, chain, weights, input)
+        study
     end
 end
 
@@ -520,7 +597,7 @@ saved_logs(folder) = isdir(folder) ? filter(endswith(".jsonl"), readdir(folder; 
 """
     network_table(chain, input)
 
-Return the network file of a chain as nested dictionaries, after a check that this network computes the same.
+Return the network file of a chain as nested dictionaries, and the chain's weights in the canonical layout by name.
 """
 function network_table(chain::Chain, input::Tuple{Vararg{Int}})
     tokens = length(input) == 1
@@ -528,14 +605,36 @@ function network_table(chain::Chain, input::Tuple{Vararg{Int}})
     arrays = Dict(name => array for (array, name) in names)
     found = (weights = Dict{String, AbstractArray}(), owners = Dict{String, String}(), names = String[])
     records = named_records(found, entries, arrays)
-    x = random_input(Random.Xoshiro(1), input, tokens)
-    y, z = copied(x), Flux.testmode!(network(records, found.weights).chain)(x)
-    any(haskey(entry, "softmax") for entry in entries) && (z = Flux.softmax(z; dims = 1))
-    isapprox(y, z; rtol = 1.0e-7) || error("the network is not the same as the chain: please report it")
     axes = tokens ? ("length",) : length(input) == 2 ? ("features", "length") : ("width", "height", "channels")
     shape = Dict{String, Int}(axes .=> input)
     tokens && (shape["vocabulary"] = first(records)["vocabulary"])
-    return Dict("classes" => size(y, 1), "input" => shape, "layers" => records)
+    classes = size(copied(random_input(Random.Xoshiro(1), input, tokens)), 1)
+    return Dict("classes" => classes, "input" => shape, "layers" => records), found.weights
+end
+
+"""
+    check_program(study, chain, weights, input)
+
+Check that the program of Flux that a study has timed computes the same as the chain, with the chain's `weights` by name.
+"""
+function check_program(study::Study, chain::Chain, weights, input)
+    texts = [field(event, "program", "text") for event in events_of_configuration(study, "engine", "flux/cpu")]
+    filter!(!isnothing, texts)
+    isempty(texts) && return nothing  # it was not measured
+    x, program = random_input(Random.Xoshiro(1), input, length(input) == 1), Module(:Program)
+    Base.include_string(program, replace(last(texts), "const DTYPE = Float32" => "const DTYPE = Float64"))
+    y, logits = Flux.f64(deepcopy(chain))(x), Base.invokelatest(program_logits, program, weights, x)
+    isapprox(y, logits; rtol = 1.0e-7) || isapprox(y, Flux.softmax(logits; dims = 1); rtol = 1.0e-7) ||
+        error("the network is not the same as the chain: please report it")
+    return nothing
+end
+
+function program_logits(program::Module, weights, x)
+    model = Flux.testmode!(Flux.f64(program.network()))
+    for (name, array) in program.tensors(model)
+        array .= weights[name]
+    end
+    return model(x)
 end
 
 """
@@ -564,8 +663,18 @@ function named_records(found, entries, arrays)
         end
         for (tensor, (variable, needs_conversion)) in entry["tensors"]
             tensor == "weight" && get!(found.owners, variable, record["name"])
-            found.weights["$(record["name"]).$tensor"] = canonical(arrays[variable], needs_conversion)
+            found.weights["$(record["name"]).$tensor"] = needs_conversion ? canonical(arrays[variable]) : arrays[variable]
         end
     end
     return records
 end
+
+"""
+    canonical(array)
+
+Return one of Flux's arrays in the canonical layout, in Julia's order: the axes are those of polybench's arrays, reversed. Flux's
+convolution flips its kernel, and its matrices are (out, in).
+"""
+canonical(kernel::AbstractArray{<:Real, 4}) = reverse(kernel; dims = (1, 2))
+canonical(matrix::AbstractMatrix) = permutedims(matrix)
+canonical(vector::AbstractVector) = vector

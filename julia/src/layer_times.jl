@@ -40,16 +40,16 @@ function layers(
     batch_size = something(batch, network.batch_size)
     images = dataset(network, data, seed)
     order = epoch_order(length(images.labels), batch_size, seed, 0)
-    built = trainer(network, initial_weights(network, seed), device)
-    x = only(first_batches(network, images, order, 1, device)).images
-    return layers(built.network.chain, x; device, title = "$(network.name), batch $batch_size", keywords...)
+    chain, (x, _) = PolyBench.network(network, initial_weights(network, seed)), only(first_batches(network, images, order, 1))
+    chain, x = map(part -> to_device(PolyBench.device(device), part), (chain, x))
+    return layers(chain, x; device, title = "$(network.name), batch $batch_size", keywords...)
 end
 
 """
     layers(chain, x; rounds = 10, title, blas_threads, malloc)
 
-Time each layer of a copy of your own chain with the input `x`. The gradient of `x` is not timed, because training does not need it.
-Returns `LayerTimes`.
+Time each layer of a copy of your own chain, and of the chains in it, with the input `x`. The gradient of `x` is not timed, because
+training does not need it. Returns `LayerTimes`.
 
 ```jldoctest
 julia> using Flux, PolyBench
@@ -94,7 +94,7 @@ Return (layer, operation) for all operations of all layers in order; `x` is the 
 function chain_operations(device::Device, chain::Chain, x)
     found = Tuple{String, TimedOperation}[]
     needs_input_gradient = false  # layers before the first one with weights need no input gradient
-    for (index, layer) in enumerate(chain.layers)
+    for (index, layer) in enumerate(flat_layers(chain))
         y = layer(x)
         has_weights = !isempty(Flux.trainables(layer))
         title = "$index $(describe(layer))"
@@ -106,6 +106,9 @@ function chain_operations(device::Device, chain::Chain, x)
     end
     return found
 end
+
+flat_layers(chain::Chain) = reduce(vcat, map(flat_layers, collect(values(chain.layers))); init = Any[])
+flat_layers(layer) = Any[layer]
 
 required_gradients(::Union{Conv, Dense}, needs_input_gradient, _) =
     needs_input_gradient ? ("input gradient", "weight gradient") : ("weight gradient",)

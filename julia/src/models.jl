@@ -1,15 +1,22 @@
 """
-Folder of the networks for color images that polybench knows by name, with their declared training. `make readme` generates the files in
-`models/` from polybench's networks.
+Folder of the networks for color images that polybench knows by name: a file `NAME.jl` has its functions `network` and `tensors` in
+Flux, as polybench prints them, and `NAME.toml` its arrays and declared training. `make readme` generates both.
 """
 const MODELS = normpath(joinpath(@__DIR__, "..", "models"))
 
-"""A network with its declared training. Shapes are (channels, height, width), as in polybench."""
+"""
+A network with its declared training. Shapes are (channels, height, width), as in polybench.
+"""
 struct Model
     name::String
+    "The module of the functions `network` and `tensors`."
+    program::Module
     input_shape::NTuple{3, Int}
     classes::Int
-    records::Vector{Dict{String, Any}}
+    "Names of the arrays => sizes, with Python's axes reversed, in the order of the layers: trained ones, then running statistics."
+    tensors::Vector{Pair{String, Tuple{Vararg{Int}}}}
+    "The number of trained arrays."
+    trained::Int
     batch_size::Int
     optimizer::Dict{String, Any}
     "Uniform distribution of the initial weights: `glorot` or `he`."
@@ -36,6 +43,16 @@ julia> model_names()
 """
 model_names() = sort!([first(splitext(file)) for file in readdir(MODELS) if endswith(file, ".toml")])
 
+"""The programs of the networks by name."""
+const PROGRAMS = Dict{String, Module}()
+
+for name in model_names()
+    PROGRAMS[name] = @eval module $(Symbol(name))
+    include($(joinpath(MODELS, "$name.jl")))
+    end
+    include_dependency(joinpath(MODELS, "$name.toml"))
+end
+
 """
     model(name)
 
@@ -46,10 +63,24 @@ function model(name::Union{Symbol, AbstractString})
     file_name in model_names() ||
         throw(ArgumentError("unknown network \"$name\": expected one of $(join(model_names(), ", "))"))
     found = TOML.parsefile(joinpath(MODELS, "$file_name.toml"))
+    tensors = [tensor["name"] => Tuple(reverse(tensor["shape"])) for tensor in [found["trained"]; found["statistics"]]]
     return Model(
-        found["name"], Tuple(Int.(found["input_shape"])), found["classes"],
-        Vector{Dict{String, Any}}(found["layers"]), found["batch_size"], found["optimizer"], found["initialization"],
+        found["name"], PROGRAMS[file_name], Tuple(Int.(found["input_shape"])), found["classes"], tensors, length(found["trained"]),
+        found["batch_size"], found["optimizer"], found["initialization"],
     )
+end
+
+"""
+    network(model, weights, mode = StepMode())
+
+Return the network with these canonical arrays by name, as its gradients are computed in this mode.
+"""
+function network(model::Model, weights, mode::StepMode = StepMode())
+    made = model.program.network()
+    for (name, array) in model.program.tensors(made)
+        array .= weights[name]
+    end
+    return Flux.testmode!(made, test_mode(mode))
 end
 
 """
@@ -57,19 +88,17 @@ end
 
 Count the trained parameters.
 """
-parameter_count(model::Model) = sum(
-    (prod(spec.size) for record in walk(model.records) for spec in tensor_specs(record) if spec.role === :trained); init = 0
-)
+parameter_count(model::Model) = sum(((_, size),) -> prod(size), model.tensors[1:model.trained]; init = 0)
 
 """
     initial_weights(model, seed)
 
-Return the initial weights of all of polybench's engines: names such as `conv1.weight` to canonical `Float32` arrays (see `weights.jl`).
-Each tensor is uniform, with Glorot's or He's limit, from its own stream, given by the seed and its name.
+Return the initial weights of all of polybench's engines: names such as `conv1.weight` to canonical `Float32` arrays, those
+of Python with the axes reversed. Each tensor is uniform, with Glorot's or He's limit, from its own stream, given by the seed and its name.
 """
 initial_weights(model::Model, seed::Integer) = Dict(
     name => length(size) == 1 ? constant_tensor(name, size) : uniform_tensor(model, name, size, seed) for
-        (name, size) in tensor_shapes(model.records)
+        (name, size) in model.tensors
 )
 
 constant_tensor(name, size) = fill(endswith(name, r"\.weight|\.running_variance") ? 1.0f0 : 0.0f0, size)
@@ -99,7 +128,7 @@ Return the SHA-256 of these weights, as in saved studies.
 """
 function weights_sha256(model::Model, weights)
     context = SHA.SHA256_CTX()
-    for (name, _) in tensor_shapes(model.records)
+    for (name, _) in model.tensors
         SHA.update!(context, collect(reinterpret(UInt8, vec(weights[name]))))
     end
     return bytes2hex(SHA.digest!(context))

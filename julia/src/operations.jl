@@ -33,33 +33,18 @@ function seconds(operation::TimedOperation, n::Int)
 end
 
 """
-    layer_operations(device, T, records, weights, x, dy, required)
+    forward_operation(device, layer, x)
 
-Return the operations of a layer: `forward`, the gradients in `required`, and `activation` if it has one. `records` are the
-layer's and its ReLU's; `x` is its input and `dy` the gradient of its output, in Flux's layout.
+Return the operation `forward` of a layer.
 """
-function layer_operations(device::Device, ::Type{T}, records, weights, x, dy, required) where {T}
-    linear = build_layer(device, T, records[1:1], weights)
-    whole = length(records) > 1 ? build_layer(device, T, records, weights) : linear
-    # Closures capture only variables that are assigned once; others would have no concrete type there.
-    return layer_operations(device, whole, linear, to_device(device, x), to_device(device, dy), required)
-end
-
-function build_layer(device::Device, ::Type{T}, records, weights) where {T}
-    typed = Dict(name => convert(Array{T}, array) for (name, array) in weights)
-    return to_device(device, without_chain(network(records, typed).chain))
-end
-
-"""
-    forward_operation(device, T, records, weights, x)
-
-Return the operation `forward` of a layer in inference mode.
-"""
-forward_operation(device::Device, ::Type{T}, records, weights, x) where {T} =
-    forward_operation(device, Flux.testmode!(build_layer(device, T, records, weights)), to_device(device, x))
-
 forward_operation(device::Device, layer, x) = TimedOperation("forward", () -> layer(x), device)
 
+"""
+    layer_operations(device, whole, linear, x, dy, required)
+
+Return the operations of a layer: `forward`, the gradients in `required`, and `activation` if it has one. `linear` is the layer without
+its activation, `x` its input, and `dy` the gradient of its output, in Flux's layout.
+"""
 function layer_operations(device::Device, whole, linear, x, dy, required)
     forward = TimedOperation("forward", () -> Zygote.pullback(apply, whole, x), device)
     whole === linear && return [forward; gradient_operations(device, linear, x, dy, required)]
@@ -76,9 +61,6 @@ gradient_operations(device, layer, x, dy, required) =
     TimedOperation[TimedOperation(name, compute, device) for (name, compute) in gradients(layer, x, dy, required)]
 
 apply(layer, x) = layer(x)
-
-"""Unwrap a chain of one layer."""
-without_chain(chain::Chain) = length(chain) == 1 ? only(chain.layers) : chain
 
 activation(::Any) = Flux.relu
 activation(layer::Union{Conv, Dense}) = layer.σ
@@ -109,8 +91,12 @@ function gradients(layer::Dense, x, dy, required)
     return product_gradients(rrule(*, layer.weight, columns)..., layer, column_gradients, (3, 2), required)
 end
 
-gradients(layer::Patches, x, dy, required) =
-    gradients(layer.conv, x, from_sequence(dy, size(x, 1) ÷ first(layer.conv.stride)), required)
+# A convolution whose outputs become a sequence.
+function gradients(chain::Chain{<:Tuple{Conv, Function}}, x, dy, required)
+    layer, change = chain.layers
+    _, back = Zygote.pullback(change, layer(x))
+    return gradients(layer, x, only(back(dy)), required)
+end
 
 function gradients(layer, x, dy, required)
     _, back = Zygote.pullback(apply, layer, x)
@@ -138,17 +124,32 @@ shaped_bias(layer::Conv) = Flux.conv_reshape_bias(layer)
 shaped_bias(layer::Dense) = layer.bias
 
 """
-    step_operations(trainer, batches)
+    with_constant_weights(layer)
 
-Return the operations of a training step outside of layers: `loss` with its gradient, `update`, and `call`, an empty call.
+Return the layer with constant weights of LSTMs and of attention, so that only its input gradient is computed.
 """
-function step_operations(trainer::Trainer, batches)
-    batch, model, mode = batches[1], trainer.network.chain, trainer.mode
-    logits, labels = model(batch.images), targets(mode, batch.labels)
-    grads = Flux.gradient(m -> Flux.logitcrossentropy(m(batch.images), labels), model)[1]
-    return TimedOperation[
-        TimedOperation("loss", () -> Flux.withgradient(y -> Flux.logitcrossentropy(y, labels), logits), trainer.device),
-        TimedOperation("update", () -> Flux.update!(trainer.state, model, clip(mode, trainer.state, grads)), trainer.device),
-        TimedOperation("call", () -> nothing, trainer.device),
-    ]
+with_constant_weights(layer) = Flux.fmap(constant, layer; exclude = one -> one isa Union{LSTM, MultiHeadAttention})
+
+constant(layer) = layer
+constant(lstm::LSTM) = Flux.Recurrence(ConstantCell(lstm.cell))
+function constant(layer::MultiHeadAttention)
+    q, k, v, output = map(ConstantLayer, (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj))
+    return MultiHeadAttention(layer.nheads, q, k, v, layer.attn_drop, output)
 end
+
+"""A layer whose weights are constants, so that their gradients are never computed; see `ConstantCell`."""
+struct ConstantLayer{L}
+    layer::L
+end
+
+(constant::ConstantLayer)(x) = ignore_derivatives(constant.layer)(x)
+
+"""An `LSTMCell` without weight gradients: their products are thunks that are never forced."""
+struct ConstantCell{C <: LSTMCell}
+    cell::C
+end
+
+Flux.initialstates(constant::ConstantCell) = Flux.initialstates(constant.cell)
+
+# Per time step, because summing a weight's gradients over several time steps would force them.
+(constant::ConstantCell)(x, state) = ignore_derivatives(constant.cell)(x, state)

@@ -54,25 +54,6 @@ optimizer_settings(rule) = throw(
 )
 
 """
-    change_rate!(state, old, new)
-
-Change the learning rate in a state of `Flux.setup`. Velocities include the rate as a factor, so they are
-rescaled: in the canonical formula the new rate also applies to earlier gradients.
-"""
-function change_rate!(state, old::Real, new::Real)
-    Flux.adjust!(state, new)
-    rescale!(state, new / old)
-    return nothing
-end
-
-rescale!(tree, factor) = foreach(branch -> rescale!(branch, factor), tree)
-rescale!(leaf::Leaf, factor) = rescale!(leaf.rule, leaf.state, factor)
-rescale!(::Union{Flux.Momentum, Flux.Nesterov}, velocity, factor) = velocity .*= factor
-rescale!(chain::OptimiserChain, states, factor) =
-    foreach((rule, state) -> rescale!(rule, state, factor), chain.opts, states)
-rescale!(::AbstractRule, _, _) = nothing
-
-"""
     decay_matrices_only!(state)
 
 Turn off the decay of AdamW for biases, for the weights of norms, and for class tokens, in a state of `Flux.setup`. Returns the state.
@@ -85,41 +66,3 @@ function decay_matrices_only!(state)
     end
     return state
 end
-
-const CLIP_EPSILON = 1.0e-6
-
-"""
-    clip_by_global_norm(state, gradient, largest)
-
-Multiply all gradients by min(1, largest / (norm + 1e-6)), where norm is that of all of them together, as
-`torch.nn.utils.clip_grad_norm_` does. Flux's `ClipNorm` has the norm of each array.
-
-`state` is that of `Flux.setup`, in which layers with the same array share a `Leaf`; the gradient of such an array is the sum.
-"""
-function clip_by_global_norm(state, gradient, largest)
-    sums = IdDict{Leaf, Any}()
-    sum_gradients!(sums, state, gradient)
-    norm = sqrt(sum(array -> sum(abs2, array), values(sums)))
-    return scale(gradient, min(one(norm), oftype(norm, largest) / (norm + oftype(norm, CLIP_EPSILON))))
-end
-
-"""
-    sum_gradients!(sums, state, gradient)
-
-Add the gradients of all leaves of the state to the `IdDict` `sums`.
-"""
-function sum_gradients!(sums, state, gradient)
-    gradient === nothing && return nothing
-    if state isa Leaf
-        sums[state] = haskey(sums, state) ? sums[state] + gradient : gradient
-    elseif state isa Union{Tuple, NamedTuple}
-        foreach(key -> sum_gradients!(sums, state[key], resolve_path(gradient, key)), keys(state))
-    end
-    return nothing
-end
-
-# In new arrays, because two gradients may be the same array.
-scale(array::AbstractArray{<:AbstractFloat}, factor) = factor .* array
-scale(tree::Union{Tuple, NamedTuple}, factor) = map(branch -> scale(branch, factor), tree)
-scale(reference::Ref, factor) = scale(reference[], factor)
-scale(other, _) = other

@@ -1,9 +1,9 @@
 """
 A program that polybench prints (`emitter.py` in `polybench/engines/flux` and its folder `lux`) and runs here: a module with the
 functions `setup`, `reset!`, `load`, `tensors`, `weights`, and `compute_loss` with `train_step!` or `train_steps!`, or `forward_pass`.
-Its arrays by name have the canonical layout (see `weights.jl`).
+Its arrays by name have the canonical layout, that of Python with the axes reversed.
 """
-mutable struct ProgramTrainer{D <: Device, F, S, M, T <: AbstractFloat, W <: StepMode} <: AbstractTrainer
+mutable struct ProgramTrainer{D <: Device, F, S, M, T <: AbstractFloat, W <: StepMode}
     const device::D
     const program::Module
     "The program's `train_step!`, `train_steps!` or `forward_pass`."
@@ -70,11 +70,15 @@ end
 """
     batches(trainer, images, labels)
 
-Return one batch per step, as `batches` of a device does, made by the program's `load`.
+Return one batch per step of `labels` (batch, steps) or (time, batch, steps), whose values count from 0, made by the program's `load`.
+
+`images` are (width, height, channels, batch, steps), or (features, time, batch, steps), `Float32`, or tokens (time, batch, steps),
+`Int32`, counted from 0. A batch on the CPU, in `Float32`, is a part of `images` and not a copy, so `images` must not be modified.
 """
 function batches(trainer::ProgramTrainer, images::Array{<:Union{Float32, Int32}}, labels::Array{Int64})
     shape = Base.front(size(images))
     return map(axes(labels, ndims(labels))) do step
+        # An `Array`, which data loaders return to their users, and not a `SubArray`.
         array = unsafe_wrap(Array, pointer(images, (step - 1) * prod(shape) + 1), shape)
         loaded(trainer.masks, trainer.program.load(array, selectdim(labels, ndims(labels), step)), images)
     end
@@ -92,11 +96,20 @@ arguments(batch::Batch, ::typeof(OWN_BATCHES)) = batch.images
 arguments(batch::Batch, ::Nothing) = (batch.images, batch.labels)
 arguments(batch::Batch, masks::Dict) = (batch.images, batch.labels, masks)
 
-# A network without dropout has no masks.
+"""
+    set_masks!(trainer, masks)
+
+Set the masks of dropout layers by name for the next step. A network without dropout has none.
+"""
 set_masks!(trainer::ProgramTrainer, masks) = (trainer.masks === nothing || merge!(trainer.masks, masks); nothing)
 
-# The type parameters of the trainer, and with them those of the loop, are known here.
-function run_steps!(
+"""
+    run_steps!(trainer, batches, first, n)
+
+Train on batches `first`, `first + 1`, ... (from 0, cyclic), and return the seconds of the steps. The last loss is then in
+`trainer.loss`. A forward pass only computes their logits; the last ones are then in `trainer.logits`.
+"""
+function run_steps!(  # the type parameters of the trainer, and with them those of the loop, are known here
         trainer::ProgramTrainer{D, F, S, M, T}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
     ) where {D, F, S, M, T}
     count = length(batches)
@@ -115,6 +128,17 @@ function run_steps!(
     trainer.excluded_gc_seconds += enable_gc(trainer.mode)
     return seconds
 end
+
+"""
+    last_loss(trainer)
+
+Return the loss of the last step.
+"""
+last_loss(trainer::ProgramTrainer) = Float64(trainer.loss)
+
+device_peak_bytes(trainer::ProgramTrainer) = device_peak_bytes(trainer.device)
+device_bytes_in_use(trainer::ProgramTrainer) = device_bytes_in_use(trainer.device)
+device_reserved_bytes(trainer::ProgramTrainer) = device_reserved_bytes(trainer.device)
 
 """
     run_training(step, mode, state, batches, loss)
@@ -243,7 +267,7 @@ end
 """
     step_operations(trainer, batches)
 
-As for a `Trainer`; the loss is the program's, of the logits.
+Return the operations of a training step outside of layers: `loss` with its gradient, `update`, and `call`, an empty call.
 """
 function step_operations(trainer::ProgramTrainer, batches)
     (; program, state) = trainer

@@ -5,9 +5,9 @@ call (of images: as long as the batches live). Nothing else in PolyBench knows a
 module Python
 
 using ..PolyBench:
-    AbstractTrainer, AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramPipeline, ProgramTrainer, StepMode, TrainingState, UserProgram, batches, declarations,
-    forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients, records, resolve_path, rule,
-    start_training!, step_operations, tensor_shapes, to_device, user_program_step!, uuids, variables
+    AugmentedData, ELEMENT_TYPES, Flux, Pipeline, ProgramPipeline, ProgramTrainer, StepMode, TrainingState, UserProgram, batches,
+    declarations, forward_operation, inference_logits, input, is_forward_pass, layer_operations, loss_and_gradients, resolve_path,
+    rule, start_training!, step_operations, to_device, user_program_step!, uuids, variables
 using ..PolyBench: Random
 import ..PolyBench
 
@@ -113,7 +113,7 @@ with int8 augmentations (steps, batch, 3), or none if their address is 0. Shapes
 long as the pipeline.
 """
 function open_pipeline(
-        trainer::AbstractTrainer, images::Int, shape::NTuple{4, Int}, labels::Int,
+        trainer::ProgramTrainer, images::Int, shape::NTuple{4, Int}, labels::Int,
         order::Int, order_shape::NTuple{2, Int}, augmentations::Int, classes::Int, workers::Int,
     )
     steps, batch = order_shape
@@ -172,7 +172,7 @@ end
 
 Restore a training state from the addresses of its `count` numbers and of the generator's four words.
 """
-function restore!(trainer::AbstractTrainer, numbers::Int, count::Int, rate::Real, generator::Int)
+function restore!(trainer::ProgramTrainer, numbers::Int, count::Int, rate::Real, generator::Int)
     words = wrap_array(UInt64, generator, (4,))
     return PolyBench.restore!(trainer, TrainingState(wrap_array(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
 end
@@ -182,7 +182,7 @@ end
 
 Write the logits of images, or sequences (as in `load`), in inference mode, (batch, classes) in C order, to this address.
 """
-write_logits!(address::Int, trainer::AbstractTrainer, images::Int, shape::Tuple{Vararg{Int}}, tokens::Bool = false) =
+write_logits!(address::Int, trainer::ProgramTrainer, images::Int, shape::Tuple{Vararg{Int}}, tokens::Bool = false) =
     write_to(address, inference_logits(trainer, wrap_input(tokens, images, shape)))
 
 """
@@ -202,22 +202,31 @@ function snapshot!(
 end
 
 """
-    build_layer_operations(trainer, layers, addresses, x, x_shape, dy, dy_shape, required, tokens = false)
+    build_layer_operations(trainer, whole, linear, names, addresses, x, x_shape, dy, dy_shape, required, tokens = false)
 
-Return (name, operation) for each operation of one layer; see `layer_operations`. `layers` is TOML; `addresses` are those of its weights and
-state, in the order of `tensor_shapes`. x
-and dy are float32 arrays with shapes in C order; x may be int32 `tokens`. Their memory is not used after the call.
+Return (name, operation) for each operation of one layer; see `layer_operations`. `whole` and `linear` are programs that have `network`
+and `tensors` only, of the layer with and without its ReLU. `addresses` are those of the layer's arrays, in the order of the lines of
+`names`. x and dy are float32 arrays with shapes in C order; x may be int32 `tokens`. Their memory is not used after the call.
 """
 function build_layer_operations(
-        trainer::AbstractTrainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, required, tokens::Bool = false,
+        trainer::ProgramTrainer, whole::Module, linear::Module, names::String, addresses::Tuple{Vararg{Int}},
+        x::Int, x_shape, dy::Int, dy_shape, required, tokens::Bool = false,
     )
-    T, layer_records = typeof(trainer.loss), records(layers)
-    weights = Dict(
-        name => wrap_array(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
-    )
-    arrays = (input(T, copy(wrap_input(tokens, x, x_shape))), T.(wrap_array(Float32, dy, reverse(dy_shape))))
-    is_forward_pass(trainer.mode) && return with_names((forward_operation(trainer.device, T, layer_records, weights, arrays[1]),))
-    return with_names(layer_operations(trainer.device, T, layer_records, weights, arrays..., required))
+    T, device, found = typeof(trainer.loss), trainer.device, Dict(zip(split(names, '\n'), addresses))
+    layers = [to_device(device, build_layer(T, program, found)) for program in unique((whole, linear))]
+    inputs = to_device(device, input(T, copy(wrap_input(tokens, x, x_shape))))
+    is_forward_pass(trainer.mode) && return with_names((forward_operation(device, Flux.testmode!(first(layers)), inputs),))
+    gradient = to_device(device, T.(wrap_array(Float32, dy, reverse(dy_shape))))
+    return with_names(layer_operations(device, first(layers), last(layers), inputs, gradient, required))
+end
+
+"Return the layer of a program, with arrays of type `T` at these addresses by name; more than one Flux layer is a chain."
+function build_layer(::Type{T}, program::Module, addresses) where {T}
+    chain = (T == Float64 ? Flux.f64 : Flux.f32)(program.network())
+    for (name, array) in program.tensors(chain)
+        array .= wrap_array(T, addresses[name], size(array))
+    end
+    return length(chain) == 1 ? only(chain.layers) : chain
 end
 
 """
@@ -225,7 +234,7 @@ end
 
 Return (name, operation) for each operation of `step_operations`.
 """
-build_step_operations(trainer::AbstractTrainer, batches) = with_names(step_operations(trainer, batches))
+build_step_operations(trainer::ProgramTrainer, batches) = with_names(step_operations(trainer, batches))
 
 with_names(operations) = Tuple((operation.name, operation) for operation in operations)
 
@@ -235,7 +244,7 @@ with_names(operations) = Tuple((operation.name, operation) for operation in oper
 Set the masks of dropout layers by name for one step: arrays (batch, channels, height, width), (batch, time, features) or (batch,
 features), with shapes in this order, of the trainer's element type.
 """
-function set_masks!(trainer::AbstractTrainer, names, addresses, shapes)
+function set_masks!(trainer::ProgramTrainer, names, addresses, shapes)
     T = typeof(trainer.loss)
     masks = Dict(
         String(name) => to_device(trainer.device, copy(wrap_array(T, address, reverse(shape)))) for
@@ -249,7 +258,7 @@ end
 
 Write the last logits of a forward pass, (batch, label_shape..., classes) in C order, to this address.
 """
-fill_logits!(address::Int, trainer::AbstractTrainer) = write_to(address, Array(trainer.logits))
+fill_logits!(address::Int, trainer::ProgramTrainer) = write_to(address, Array(trainer.logits))
 
 """
     read_variables!(addresses, program)

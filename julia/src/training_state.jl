@@ -15,7 +15,7 @@ end
 
 Copy everything that the next step depends on.
 """
-function training_state(trainer::AbstractTrainer)
+function training_state(trainer::ProgramTrainer)
     T = typeof(trainer.loss)
     numbers = T[]
     map_numbers!(trainer) do x
@@ -31,7 +31,7 @@ end
 
 Restore a saved state.
 """
-function restore!(trainer::AbstractTrainer, saved::TrainingState)
+function restore!(trainer::ProgramTrainer, saved::TrainingState)
     last = 0
     map_numbers!(trainer) do x
         first, last = last + 1, last + length(x)
@@ -53,16 +53,11 @@ restore_rng!(device::Device, words) = seed!(device, Int(first(words) >> 1))
 Call `f` with each array of weights and statistics, then with each array and number of the optimizer state. Its results replace the
 numbers.
 """
-function map_numbers!(f, trainer::AbstractTrainer)
+function map_numbers!(f, trainer::ProgramTrainer)
     foreach(f, arrays(trainer))
     map_leaves!(f, optimizer(trainer))
     return nothing
 end
-
-arrays(trainer::Trainer) = map(last, tensors(trainer.network))
-optimizer(trainer::Trainer) = trainer.state
-rate(trainer::Trainer) = trainer.rate
-restore_rate!(trainer::Trainer, rate) = (Flux.adjust!(trainer.state, rate); trainer.rate = rate; nothing)
 
 map_leaves!(f, leaf::Leaf) = (leaf.state = map_leaf(f, leaf.state); nothing)
 map_leaves!(f, branch::Union{Tuple, NamedTuple}) = foreach(child -> map_leaves!(f, child), branch)

@@ -4,19 +4,12 @@ using Flux, PolyBench, Random, Test
 include("load_fake_cuda.jl")
 using JLArrays: JLArray
 
-const DENSE = PolyBench.records(
-    """
-    layers = [
-        {type = "flatten"}, {type = "dense", name = "first", inputs = 12, outputs = 8}, {type = "relu"},
-        {type = "dropout", name = "dropout", rate = 0.5}, {type = "dense", name = "second", inputs = 8, outputs = 3},
-    ]
-    """
+const ON_GPU = Chain(Flux.flatten, Dense(12 => 8, relu), Dropout(0.5), Dense(8 => 3))
+run_on(device) = PolyBench.ModelRun(
+    PolyBench.to_device(device, ON_GPU), PolyBench.cross_entropy,
+    [PolyBench.to_device(device, (ones(Float32, 2, 2, 3, 4), Flux.onehotbatch([0, 2, 1, 1], 0:2)))],
+    model -> Flux.setup(Flux.Momentum(0.05), model), PolyBench.StepMode(),
 )
-dense_weights(T) = Dict(
-    name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
-        (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(DENSE))
-)
-trainer_on(device, T) = PolyBench.Trainer(device, T, DENSE, dense_weights(T); learning_rate = 0.05, momentum = 0.9)
 cuda_calls(f) = (empty!(CUDA.calls); f(); copy(CUDA.calls))
 
 @testset "the extension for CUDA" begin
@@ -35,49 +28,48 @@ cuda_calls(f) = (empty!(CUDA.calls); f(); copy(CUDA.calls))
     end
 
     @testset "arrays, models and generators move to the device and keep their types" begin
-        for T in (Float32, Float64)
-            trainer = trainer_on(gpu, T)
-            @test all(array isa JLArray{T} for (_, array) in PolyBench.tensors(trainer.network))
-            @test trainer.network.chain[3].rng === CUDA.default_rng()
-            @test all(initial isa JLArray{T} for initial in trainer.initial)
-            weights = dense_weights(T)
-            @test all(PolyBench.canonical(array) == weights[name] for (name, array) in PolyBench.tensors(trainer.network))
+        for model in (ON_GPU, Flux.f64(ON_GPU))
+            moved = PolyBench.to_device(gpu, model)
+            for (here, there) in zip(Flux.trainables(model), Flux.trainables(moved))
+                @test there isa JLArray{eltype(here)} && Array(there) == here
+            end
+            @test moved[3].rng === CUDA.default_rng()
         end
-        labels = Flux.onehotbatch([0, 2], 0:2)
-        @test PolyBench.to_device(gpu, labels).indices isa JLArray
+        @test PolyBench.to_device(gpu, Flux.onehotbatch([0, 2], 0:2)).indices isa JLArray
     end
 
-    @testset "a reset restores weights, state and generator" begin
-        trainer = trainer_on(gpu, Float32)
-        (name, array) = first(PolyBench.tensors(trainer.network))
-        array .= 0
-        PolyBench.reset!(trainer, 3)
-        @test Array(PolyBench.canonical(array)) == dense_weights(Float32)[name]
-        expected = rand(CUDA.default_rng())
-        PolyBench.reset!(trainer, 3)
-        @test rand(CUDA.default_rng()) == expected
+    @testset "a model on the device is trained there, and a restart repeats it" begin
+        run = run_on(gpu)
+        @test run.device == gpu
+        losses = map(1:2) do _
+            PolyBench.reset!(run)
+            map(step -> (PolyBench.run_steps!(run, step, 1); PolyBench.last_loss(run)), 0:2)
+        end
+        @test losses[1] == losses[2] && allunique(losses[1])
+        @test all(array -> array isa JLArray{Float32}, Flux.trainables(run.model))
     end
 
     @testset "a timing block is synchronized at both ends" begin
-        trainer = trainer_on(gpu, Float32)
+        trainer = (; device = gpu)
         batches = [PolyBench.Batch(PolyBench.to_device(gpu, ones(Float32, 2, 2, 3, 4)), nothing, nothing)]
-        calls = cuda_calls(() -> PolyBench.drain!(trainer, batches, 0, 2))
-        @test calls == [:synchronize, :synchronize]
+        @test cuda_calls(() -> PolyBench.drain!(trainer, batches, 0, 2)) == [:synchronize, :synchronize]
+        run = run_on(gpu)
+        PolyBench.reset!(run)
+        @test cuda_calls(() -> PolyBench.run_steps!(run, 0, 2)) == [:synchronize, :synchronize]
     end
 
     @testset "device information is reported" begin
-        trainer = trainer_on(gpu, Float32)
         @test PolyBench.cuda_devices() == 2
         @test Dict(PolyBench.cuda_info())["cudnn"] == "92000"
         host, device = PolyBench.allocated(() -> zeros(1000), gpu)
         @test host[1] >= 1 && host[2] >= 8000
         @test device == (3, 64)
-        @test PolyBench.device_peak_bytes(trainer) === 11
-        @test PolyBench.device_reserved_bytes(trainer) === 7
-        @test PolyBench.device_bytes_in_use(trainer) === CUDA.used_memory()
+        @test PolyBench.device_peak_bytes(gpu) === 11
+        @test PolyBench.device_reserved_bytes(gpu) === 7
+        @test PolyBench.device_bytes_in_use(gpu) === CUDA.used_memory()
         CUDA.has_pool[] = false
-        @test PolyBench.device_peak_bytes(trainer) === PolyBench.device_reserved_bytes(trainer) === nothing
-        @test PolyBench.device_bytes_in_use(trainer) === nothing
+        @test PolyBench.device_peak_bytes(gpu) === PolyBench.device_reserved_bytes(gpu) === nothing
+        @test PolyBench.device_bytes_in_use(gpu) === nothing
         CUDA.has_pool[] = true
         CUDA.is_functional[] = false
         @test PolyBench.cuda_devices() == 0

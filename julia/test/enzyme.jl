@@ -1,4 +1,4 @@
-# Tests of the extension for Enzyme without Enzyme: alone, or in runtests.jl. The interface between Flux and the fake is that of
+# Tests of the mode `enzyme` without Enzyme: alone, or in runtests.jl. The interface between Flux and the fake is that of
 # Flux 0.16.10 and 0.16.11 (ext/FluxEnzymeExt.jl); the gradient is Zygote's.
 using Flux, PolyBench, Test
 
@@ -14,11 +14,12 @@ module Enzyme
     end
 end
 
-isdefined(Main, :both_modes) || include("fake_extension.jl")
-include_extension("Enzyme")
+isdefined(Main, :train_lenet) || include("fake_extension.jl")
 
 @testset "a step with Enzyme's gradient equals the default step" begin
-    plain, same = both_modes("enzyme")
-    @test same.model isa Enzyme.Duplicated && PolyBench.unwrap(same.model) === same.network.chain
-    @test train(same) == train(plain)
+    run, losses = train_lenet("enzyme")
+    @test only(run.differentiated) isa Enzyme.Duplicated && only(run.differentiated).val === run.model
+    @test losses == last(train_lenet(""))
+    @test snapshot("enzyme") == snapshot()
+    @test PolyBench.relu_at_zero(make_trainer(Program, "enzyme")) === 0.0
 end

@@ -29,6 +29,8 @@ module CUDA
     ndevices() = 2  # lib/cudadrv/devices.jl
     runtime_version() = v"13.0"  # lib/cudadrv/version.jl
     device() = CuDevice(0)  # lib/cudadrv/state.jl
+    device(::CuArray) = CuDevice(0)  # src/array.jl
+    deviceid(device::CuDevice) = Int(device.handle)  # lib/cudadrv/devices.jl
     device!(index::Integer, flags = nothing) = (push!(calls, (:device, Int(index))); CuDevice(index))  # state.jl
     function math_mode!(mode::MathMode; precision = nothing)  # state.jl
         push!(calls, (:math_mode, mode, precision))

@@ -25,6 +25,18 @@ end
 Flux.@layer Shift
 (shift::Shift)(x) = x .- shift.values
 
+struct AddPositions{T}
+    table::T
+end
+Flux.@layer AddPositions
+(positions::AddPositions)(x) = x .+ positions.table[:, 1:size(x, 2)]
+
+struct Head{T}
+    table::T
+end
+Flux.@layer Head
+(head::Head)(x) = reshape(transpose(head.table) * reshape(x, size(x, 1), :), :, size(x, 2), size(x, 3))
+
 const DROPOUT = Dropout(0.5)
 
 with_activation(attention) = MultiHeadAttention(
@@ -54,7 +66,7 @@ with_activation(attention) = MultiHeadAttention(
     @test entries[2]["tensors"]["query_weight"] == ["layers.2.attention.q_proj.weight", true]
     @test !entries[3]["record"]["sequence"]
 
-    positions = PolyBench.WithTensor(PolyBench.add_positions, zeros(Float32, 8, 5))
+    positions = AddPositions(zeros(Float32, 8, 5))
     @test types(describe(Chain(Embedding(20 => 8), positions, Dense(8 => 3)), (5,), true)) == ["embedding", "positions", "dense"]
 
     @testset "refused: $problem" for (problem, model) in (
@@ -104,7 +116,7 @@ with_activation(attention) = MultiHeadAttention(
             MaxPool((2, 2); stride = 1, pad = (0, 1, 1, 0)), MeanPool((3, 3); stride = 1, pad = 1),
         )
         chain = Chain(layers..., GlobalMeanPool(), head...)
-        table = PolyBench.network_table(chain, (8, 8, 1))
+        table, _ = PolyBench.network_table(chain, (8, 8, 1))
         found = [layer["padding"] for layer in table["layers"][1:5]]
         @test found == [[[1, 0], [1, 0]], [[0, 0], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], 1]
     end
@@ -112,16 +124,32 @@ with_activation(attention) = MultiHeadAttention(
     @testset "the file of a network is the same network" begin
         block = SkipConnection(Chain(Conv((3, 3), 8 => 8; pad = 1), BatchNorm(8, relu), Dropout(0.5)), +)
         chain = Chain(Conv((3, 3), 1 => 8; stride = 2), block, GlobalMeanPool(), head..., softmax)
-        table = PolyBench.network_table(chain, (8, 8, 1))
+        table, _ = PolyBench.network_table(chain, (8, 8, 1))
         @test table["input"] == Dict("width" => 8, "height" => 8, "channels" => 1)
         @test table["classes"] == 3
         @test [record["type"] for record in table["layers"]] == ["conv", "residual", "global_average_pool", "dense"]
         @test length(table["layers"][2]["body"]) == 4
         tokens = Embedding(20 => 8)
-        shared = Chain(tokens, attention, PolyBench.WithTensor(PolyBench.multiply_table, tokens.weight))
-        table = PolyBench.network_table(shared, (5,))
+        shared = Chain(tokens, attention, Head(tokens.weight))
+        table, _ = PolyBench.network_table(shared, (5,))
         @test table["layers"][3]["tied"] == table["layers"][1]["name"]
         @test table["input"] == Dict("length" => 5, "vocabulary" => 20)
+    end
+
+    @testset "the program that a study has timed is checked" begin
+        chain = Chain(Flux.flatten, Dense(8 => 4, relu), Dense(4 => 3), softmax)
+        text(activation) = """
+        using Flux
+        const DTYPE = Float32
+        network() = Chain(Flux.flatten, Dense(8 => 4, $activation), Dense(4 => 3))
+        named(name, layer) = ["\$name.weight" => transpose(layer.weight), "\$name.bias" => layer.bias]
+        tensors(model) = vcat(named("dense1", model[2]), named("dense2", model[3]))
+        """
+        study(program) = PolyBench.Study([Dict("event" => "engine", "configuration" => "flux/cpu", "program" => program)])
+        table, weights = PolyBench.network_table(chain, (2, 2, 2))
+        check(program) = PolyBench.check_program(study(program), chain, weights, (2, 2, 2))
+        @test check(Dict("text" => text("relu"))) === nothing === check(nothing)
+        @test_throws "the network is not the same as the chain" check(Dict("text" => text("tanh")))
     end
 
     @testset "a step is that of the user's model" begin

@@ -2,16 +2,15 @@
 # Alone: julia --project=. julia/test/jet.jl, in an environment with PolyBench and JET.
 using JET, PolyBench, Test
 
+isdefined(Main, :make_trainer) || include("small_trainer.jl")
+
 @testset "JET" begin
     options = (; target_modules = (PolyBench,))
     JET.test_package(PolyBench; options...)
 
-    network = PolyBench.model(:lenet)
-    trainer = PolyBench.trainer(network, PolyBench.initial_weights(network, 0), "cpu")
-    images, labels = zeros(Float32, 32, 32, 3, 4, 2), zeros(Int, 4, 2)
-    batches = PolyBench.batches(PolyBench.CPU(), Float32, images, labels, 10)
-    chain, batch = trainer.network.chain, batches[1]
-    loss(model, x, y) = PolyBench.Flux.logitcrossentropy(model(x), y)
+    trainer = make_trainer()
+    batches, chain = data(trainer), PolyBench.model(:lenet).program.network()
+    batch = (zeros(Float32, 32, 32, 3, 4), PolyBench.Flux.onehotbatch(zeros(Int, 4), 0:9))
 
     # Not `bench(:lenet)`: it selects its device by name, and JET does not see the methods of the CUDA extension.
     for (call, arguments) in (
@@ -19,8 +18,8 @@ using JET, PolyBench, Test
             PolyBench.loss_and_gradients => (trainer, batches, 0),
             PolyBench.step_operations => (trainer, batches),
             PolyBench.host_info => (),
-            bench => (chain, loss, (batch.images, batch.labels)),
-            PolyBench.layers => (chain, batch.images),
+            bench => (chain, PolyBench.cross_entropy, batch),
+            PolyBench.layers => (chain, first(batch)),
             read_study => ("a file",),
         )
         JET.test_call(call, map(typeof, arguments); options...)

@@ -24,17 +24,24 @@ module NewerFlux
     end
 end
 
-isdefined(Main, :both_modes) || include("fake_extension.jl")
+isdefined(Main, :train_lenet) || include("fake_extension.jl")
 include_extension(
     "Reactant", "MLDataDevices.reactant_device" => "Main.NewerFlux.reactant_device", "Flux.trainstep!" => "Main.NewerFlux.trainstep!",
     "AutoEnzyme()" => "Main.Flux.AutoZygote()",
 )
 
 @testset "a step compiled by Reactant equals the default step" begin
-    plain, same = both_modes("reactant")
-    @test !(same.device isa PolyBench.CPU) && NewerFlux.moved[] == 1  # the model
-    @test train(same) == train(plain)
-    @test NewerFlux.steps[] == 3 && NewerFlux.moved[] == 1 + 4 + 1  # the model, four batch arrays, and images to classify
-    @test PolyBench.allocated(() -> zeros(100), same.device)[2] == ()
-    @test PolyBench.device_peak_bytes(same) === PolyBench.device_reserved_bytes(same) === nothing
+    run, losses = train_lenet("reactant")
+    @test NewerFlux.moved[] == 1 + 3 * 2  # the model, and the arrays of the batches
+    @test losses == last(train_lenet(""))
+    @test NewerFlux.steps[] == 3
+    model = run.model
+    PolyBench.reset!(run)
+    @test run.model === model  # whose step is compiled
+    @test PolyBench.run_steps!(run, 0, 1) > 0 && PolyBench.last_loss(run) == losses[1]
+    device = PolyBench.device_for(PolyBench.StepMode("reactant"), PolyBench.CPU())
+    @test !(device isa PolyBench.CPU)
+    @test PolyBench.allocated(() -> zeros(100), device)[2] == ()
+    @test PolyBench.device_peak_bytes(device) === PolyBench.device_reserved_bytes(device) === nothing
+    @test snapshot("reactant") == snapshot()
 end

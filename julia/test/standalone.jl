@@ -31,6 +31,12 @@ end
         network = PolyBench.model(name)
         @test PolyBench.weights_sha256(network, PolyBench.initial_weights(network, 0)) == sha256
     end
+    for name in model_names()  # the files of a network agree
+        network = PolyBench.model(name)
+        model = network.program.network()
+        @test sort(network.tensors) == sort([name => size(array) for (name, array) in network.program.tensors(model)])
+        @test PolyBench.parameter_count(network) == sum(length, Flux.trainables(model))
+    end
     @test PolyBench.parameter_count(PolyBench.model(:lenet)) == 39_558
     @test PolyBench.parameter_count(PolyBench.model(:resnet32)) == 466_714
     lenet = PolyBench.model(:lenet)
@@ -193,6 +199,12 @@ end
     @test keys(times.rows[5].operations) == Set(["forward", "input gradient", "weight gradient"])
     @test keys(times.rows[2].operations) == Set(["forward", "gradient"])
     @test sum(times) > 0 && occursin("weight gradient", repr("text/plain", times))
+end
+
+@testset "the layers of a network are those of its blocks" begin
+    times = layers(:resnet32; batch = 2, rounds = 1)
+    @test length(times.rows) == 35
+    @test times.rows[3].layer == "3 SkipConnection" && times.rows[35].layer == "35 Dense 64 => 10"
 end
 
 @testset "layers leaves the chain as it is, and times products of sequences" begin

@@ -51,7 +51,7 @@ _ACCELERATOR = "accelerator_type:"
 _DATA_FILES = (
     *("polybench/py.typed", "polybench/juliapkg.json", "polybench/engines/*.json", "polybench/schema/*.schema.json"),
     *("polybench/html_report/templates/*.*", "polybench/engines/flux/julia/PolyBench/**/*.toml"),
-    *("julia/Project.toml", "julia/models/*.toml"),
+    *("julia/Project.toml", "julia/models/*.toml", "julia/models/*.jl"),
 )
 """Files of polybench, in an installed package or a checkout, that are not Python or Julia."""
 

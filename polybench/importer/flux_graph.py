@@ -139,7 +139,7 @@ def _with_shapes(record: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[
 def _slot(variable: str, shape: Shape, converts: bool) -> Slot:
     """Return the place of a canonical tensor in Flux's array, as NumPy sees its memory.
 
-    Flux flips the kernels of a convolution, and stores a matrix as (in, out); see `julia/src/weights.jl`.
+    Flux flips the kernels of a convolution, and stores a matrix as (in, out); see `canonical` in `julia/src/import.jl`.
     """
     positions = np.arange(np.prod(shape))
     if converts and len(shape) == 2:

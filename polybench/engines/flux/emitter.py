@@ -6,7 +6,7 @@ The network is that of `network_code`, the optimizer that of `optimizer_code`. T
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from polybench.engines.flux.julia_text import Call, number, text
 from polybench.engines.flux.main_part import network, training
@@ -16,6 +16,7 @@ from polybench.engines.flux.validation import validate
 from polybench.engines.job import Job
 from polybench.engines.shared.main_part import MainPart
 from polybench.engines.source import Source
+from polybench.networks.layers import Layer, Shape
 from polybench.networks.optimizers import Optimizer
 from polybench.networks.source_text import comment, literal
 
@@ -56,6 +57,14 @@ def emit_training(job: Job, steps: int, *, clock: bool = False) -> str:
 def emit_network(job: Job) -> str:
     """Return the program with a main part that makes `model`, with the weights of the .npz file beside it."""
     return emit(job, network("model = state.model"))
+
+
+def emit_layers(layers: Sequence[Layer], shape: Shape, title: str, *, dtype: str = "float32", summary: str = "") -> str:
+    """Return a program that has `network` and `tensors` only; `shape` is that of the input of one example."""
+    code = NetworkCode(layers, shape)
+    body = "\n\n".join([code.text(summary), code.tensors()])
+    constants = [f"const DTYPE = {dtype.capitalize()}"] if "DTYPE" in body else []
+    return "\n\n".join([comment(title), "using Flux", *constants, body]) + "\n"
 
 
 def _top(job: Job, main: MainPart | None) -> Iterator[str]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
-import tomli_w
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.flux.emitter import emit
+from polybench.engines.flux.emitter import emit, emit_layers
 from polybench.engines.flux.julia import discovery, program
 from polybench.engines.flux.julia.discovery import NAME
 from polybench.engines.flux.julia.environment import OPTIMIZE, OPTIMIZED, requested_packages, start_julia, threads
@@ -21,8 +19,7 @@ from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, Job, Nu
 from polybench.engines.shared.batches import as_dtype, as_input, dropout_masks, is_tokens, prefault
 from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import Layer, Operation
-from polybench.networks.network_file import without_none
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation, GcStats
@@ -296,8 +293,12 @@ class FluxEngine(Engine):
         arrays = as_dtype({name: weights[name] for name in timed_layer.tensor_shapes()}, self._job.dtype)
         x, dy = (as_input(array, "float32") for array in (x, dy))
         names = tuple(gradient.operation for gradient in timed_layer.gradients())
+        whole, linear = (
+            program.include(self._main, emit_layers(layers, timed_layer.input_shape, "A layer.", dtype=self._job.dtype))
+            for layers in (timed_layer.layers, timed_layer.layers[:1])
+        )
         found = self._python.build_layer_operations(
-            self._trainer, layers_toml(timed_layer.layers), addresses(arrays),
+            self._trainer, whole, linear, "\n".join(arrays), addresses(arrays),
             x.ctypes.data, x.shape, dy.ctypes.data, dy.shape, names, is_tokens(x),
         )  # fmt: skip
         return self._timers(found)
@@ -372,11 +373,6 @@ def empty_batches(job: Job, size: int) -> str:
 def addresses(arrays: Weights) -> tuple[int, ...]:
     """Return the addresses of C-order arrays, which must outlive the call that receives them."""
     return tuple(array.ctypes.data for array in arrays.values())
-
-
-def layers_toml(layers: Sequence[Layer]) -> str:
-    """Return the layers as TOML, which `records` in `julia/src/network.jl` reads."""
-    return tomli_w.dumps({"layers": without_none(msgspec.to_builtins(layers))})
 
 
 def _means(total: tuple[int, int], n: int) -> tuple[float, float]:
