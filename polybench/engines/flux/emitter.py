@@ -212,7 +212,7 @@ def _forward_pass() -> Iterator[str]:
 
 def _training_step(job: Job, *, has_masks: bool) -> Iterator[str]:
     """Yield the loss, and the step that uses it."""
-    yield "\n".join(_loss(job.model.label_smoothing))
+    yield "\n".join(_loss(job))
     optimizer = job.workload.optimizer
     parts = f"(inputs, targets{', masks' if has_masks else ''})"
     before = ["    set_masks!(state, masks)"] if has_masks else []
@@ -251,12 +251,15 @@ def _step(job: Job) -> Iterator[str]:
     yield f"    Flux.update!(state.optimizer, state.model, {gradient})"
 
 
-def _loss(smoothing: float) -> Iterator[str]:
-    if not smoothing:
+def _loss(job: Job) -> Iterator[str]:
+    if not job.model.label_smoothing:
         yield "compute_loss(model, inputs, targets) = Flux.logitcrossentropy(model(inputs), targets)"
         return
+    smoothed = f"Flux.label_smoothing(targets, DTYPE({number(job.model.label_smoothing)}))"
+    if job.device != "cpu":  # Zygote would also compute the gradient of the amount, from single elements of an array
+        smoothed = f"Flux.ignore_derivatives(() -> {smoothed})"
     yield "function compute_loss(model, inputs, targets)"
-    yield f"    smoothed = Flux.label_smoothing(targets, DTYPE({number(smoothing)}))"
+    yield f"    smoothed = {smoothed}"
     yield "    return Flux.logitcrossentropy(model(inputs), smoothed)"
     yield "end"
 

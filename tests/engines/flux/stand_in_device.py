@@ -38,6 +38,7 @@ class StandInEngine(FluxEngine):
                 "using Flux\nusing Main: CUDA, PolyBench\nusing Random\n"
             ),
             "gpu_device(nothing, nothing; force = true)": "x -> PolyBench.to_device(PolyBench.CUDADevice(0), x)",
+            "cpu(state.model)": "Flux.adapt(Array, state.model)",  # MLDataDevices takes JLArrays for arrays of the CPU
         }
         for real, stand_in in replaced.items():
             assert real in text, real

@@ -269,6 +269,8 @@ def test_a_program_for_a_gpu_moves_its_arrays_there() -> None:
     assert "    Random.seed!(SEED)\n    CUDA.seed!(SEED)\n    model = to_device((DTYPE" in text
     assert "CUDA.math_mode!(CUDA.DEFAULT_MATH)\n" in emit(job(device="cuda"))
     assert "CUDA.math_mode!(CUDA.PEDANTIC_MATH)\n" in emit(job(device="cuda", dtype="float64"))
+    smoothed = emit(job(find_model("vit-cifar"), device="cuda"))
+    assert "    smoothed = Flux.ignore_derivatives(() -> Flux.label_smoothing(targets, DTYPE(0.1)))\n" in smoothed
     forward = emit(msgspec.structs.replace(forward_pass(find_model("lenet")), variants=("enzyme",)))
     assert "Enzyme" not in forward
 
