@@ -11,7 +11,7 @@ function PolyBench.loss_and_gradients(::PolyBench.StepMode, program::Module, tra
     return loss, (; parameters = PolyBench.replace_arrays(train_state.parameters, gradients), train_state.states)
 end
 
-PolyBench.test_logits(_, train_state::Training.TrainState, x) =
+PolyBench.test_logits(::PolyBench.ProgramTrainer, train_state::Training.TrainState, x) =
     first(train_state.model(x, train_state.parameters, Lux.testmode(train_state.states)))
 
 """
