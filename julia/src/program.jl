@@ -114,7 +114,7 @@ function run_steps!(  # the type parameters of the trainer, and with them those 
     ) where {D, F, S, M, T}
     count = length(batches)
     chosen = (arguments(batches[step % count + 1], trainer.masks) for step in first:(first + n - 1))
-    hasproperty(trainer.state, :step) && (trainer.state.step = first)  # the program has a schedule
+    set_step!(trainer.state, trainer.masks, first)
     disable_gc(trainer.mode)
     synchronize(trainer.device)
     start = time_ns()
@@ -128,6 +128,14 @@ function run_steps!(  # the type parameters of the trainer, and with them those 
     trainer.excluded_gc_seconds += enable_gc(trainer.mode)
     return seconds
 end
+
+"""
+    set_step!(state, masks, step)
+
+Set the number of the next step, if a program of polybench has a schedule. A user's program counts its steps itself.
+"""
+set_step!(state, _, step) = hasproperty(state, :step) && (state.step = step)
+set_step!(_, ::typeof(OWN_BATCHES), _) = nothing
 
 """
     last_loss(trainer)

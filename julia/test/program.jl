@@ -87,6 +87,22 @@ end
     end
 end
 
+# A user's program, whose own number of steps nobody else changes.
+module Counting
+
+setup() = (; weight = [0.0f0], step = Ref(10))
+load(images, labels) = images
+train_step!(state, images) = (state.step[] += 1; Float32(state.step[]))
+
+end
+
+@testset "a user's program counts its steps itself" begin
+    trainer = PolyBench.ProgramTrainer(Counting, String[], Dict{String, Array{Float32}}())
+    batches = PolyBench.batches(trainer, rand(Float32, 2, 2, 3, 4, 3), zeros(Int64, 4, 3))
+    PolyBench.run_steps!(trainer, batches, 1, 2)
+    @test PolyBench.last_loss(trainer) == 12
+end
+
 # A program with an input pipeline of its own: an iterator, or a task.
 module Piped
 
