@@ -89,13 +89,13 @@ class GcStats(msgspec.Struct, frozen=True):
 
 
 class BlockMeasured(msgspec.Struct, frozen=True):
-    """What a worker measures in a timing block, in its timed steps. The log has these fields in `block`.
+    """Measurement of a timing block in the worker, of its timed steps. The log has these fields in `block`.
 
     A result has the means of counters and times per step, by the same names: `results.blocks`.
     """
 
     step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
-    """One value per step, or one per block if the engine times steps together."""
+    """Times per step: one value per step, or one per block if the engine times steps together."""
     steps_per_value: PositiveInt
     peak_rss_bytes: NaturalInt
     """Over the process's lifetime so far."""

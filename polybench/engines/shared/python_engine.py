@@ -21,12 +21,12 @@ class PythonEngine(Engine):
     _program: Any
     """Module with `setup`, `load`, `reset` and `train_step` (or `forward_pass`)."""
     _state: Any
-    """What the program's `setup` has returned."""
+    """State of the training, from the program's `setup`."""
     _train_step: Callable[..., Any]
     _initial: Weights
     _batches: Sequence[Any] | BufferedBatches = ()
     _loss: Any
-    """What the last step has returned: the loss, or the logits of a forward pass."""
+    """Result of the last step: the loss, or the logits of a forward pass."""
 
     @abstractmethod
     def _synchronize(self, result: object = None) -> None:
