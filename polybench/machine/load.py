@@ -218,18 +218,22 @@ class IdleWait:
         self._sleep, self._read_counters, self._make_process_meter = sleep, read, programs
 
     def wait_until_idle(self) -> bool:
-        """Return True as soon as the machine is idle, or False if the maximum wait is over."""
-        has_waited = False
+        """Return True as soon as the machine is idle, or False if the maximum wait is over.
+
+        A wait is reported once, and again when other programs keep the machine busy.
+        """
+        reported: list[str] | None = None
         while self._remaining_seconds > 0:
             load = self._measure_load()
-            if not load.is_busy and not has_waited:
+            if not load.is_busy and reported is None:
                 return True
             self.waited_seconds += load.seconds
             self._remaining_seconds -= load.seconds
             if not load.is_busy:
                 return True
-            has_waited = True
-            self._report(f"waiting for an idle machine: {describe(load, self.busiest_programs)}")
+            if (names := [one.name for one in self.busiest_programs]) != reported:
+                self._report(f"waiting for an idle machine: {describe(load, self.busiest_programs)}")
+            reported = names
         return False
 
     def after_interference(self) -> None:

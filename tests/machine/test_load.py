@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 
@@ -147,7 +148,15 @@ def test_wait_ends_as_soon_as_the_machine_is_idle() -> None:
     waiting = simulated_wait(30.0, machine, messages)
     assert waiting.wait_until_idle()
     assert (machine.now, waiting.waited_seconds) == (2.5, 2.5)
-    assert messages[0] == "waiting for an idle machine: firefox uses 95% of a core"
+    assert messages == ["waiting for an idle machine: firefox uses 95% of a core"]
+
+
+def test_a_wait_is_reported_again_when_other_programs_are_busy() -> None:
+    messages: list[str] = []
+    busy = iter(["firefox"] * 2 + ["make"] * 9)
+    with patch.object(Programs, "busiest", lambda _: [BusyProcess(next(busy), 0.5)]):
+        assert simulated_wait(30.0, Machine(busy=2.0), messages).wait_until_idle()
+    assert [text.split()[5] for text in messages] == ["firefox", "make"]
 
 
 def test_maximum_wait_applies_to_the_whole_study() -> None:
