@@ -147,8 +147,11 @@ _PROGRAM = EngineSpec(
     "a user's program",
     environment={
         "NPROC": "{threads}", "PJRT_NPROC": "{threads}", "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        # The sizes of TensorFlow's pools cannot change once the program has computed something at its top.
+        "TF_NUM_INTRAOP_THREADS": "{threads}", "TF_NUM_INTEROP_THREADS": "{threads}",
         "TF_CPP_MIN_LOG_LEVEL": "2",
     },
+    counting_environment=_NO_ONEDNN_POOL,
     compiled_as_whole=True,
     no_data_parallel_reason="a user's program trains on one device",
 )  # fmt: skip

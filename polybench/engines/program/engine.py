@@ -63,12 +63,9 @@ class ProgramEngine(ReplayedEngine, PythonEngine):
         self.timing_resolution = "step" if job.device == "cpu" else "block"
         frameworks.set_threads(job.workload.threads)
         self.program = source.adapted(job.dtype, job.device)
-        if job.dtype == "float64":
-            frameworks.allow_float64()
-        if self.program != source.text:
+        if self.program != source.text or self._dtype != job.dtype:
+            frameworks.set_default_dtype(job.dtype)
             self._program = self._run(self.program)
-        elif self._dtype != job.dtype:
-            self._program = self._run(source.text)
         self._dtype = job.dtype
         self.set_initial_weights(weights)
         with _guarded("in setup"):

@@ -28,21 +28,22 @@ def devices() -> tuple[str, ...]:
 
 
 def set_threads(threads: int) -> None:
-    """Set the sizes of the thread pools of PyTorch and TensorFlow; JAX reads its variable at start."""
+    """Set the sizes of PyTorch's thread pools; TensorFlow and JAX read their variables at start."""
     if "torch" in sys.modules:
         from polybench.engines.shared import pytorch
 
         pytorch.set_threads(threads)
-    if "tensorflow" in sys.modules:
-        from polybench.engines.shared import tensorflow
-
-        tensorflow.set_threads(threads)
 
 
-def allow_float64() -> None:
-    """Let JAX have arrays in float64, which its other settings round to float32."""
+def set_default_dtype(dtype: str) -> None:
+    """Let JAX and Keras begin again in this type, before a program is run again.
+
+    JAX has arrays in float64 only on request, and Keras gives the type of its first layer to all later ones.
+    """
     if (jax := sys.modules.get("jax")) is not None:
-        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_enable_x64", dtype == "float64")
+    if (keras := sys.modules.get("keras")) is not None:
+        keras.config.set_dtype_policy(dtype)
 
 
 def synchronizer(program: Any) -> Callable[[Any], object]:

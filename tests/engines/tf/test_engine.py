@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -21,6 +24,7 @@ from polybench.networks.model import Model
 from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
 from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
+from tests.small_datasets import job
 
 
 @in_process_of("tf")
@@ -35,6 +39,39 @@ def test_thread_pools_have_the_size_of_the_study(fixture: EngineFixture) -> None
     with patch.object(tf_engine, "set_threads") as sized:  # the size of a pool that has run is fixed
         fixture.build(threads=3)
     sized.assert_called_once_with(3)
+
+
+KERAS_PROGRAM = """
+import keras
+
+DTYPE = "float32"
+keras.config.set_floatx(DTYPE)
+first = keras.layers.Dense(2)  # its type is that of all later layers
+
+
+def setup():
+    return keras.layers.Dense(2)
+
+
+def load(images, labels):
+    return images
+
+
+def train_step(state, batch):
+    return 0.0
+"""
+
+
+@in_process_of("tf")
+def test_a_program_is_checked_in_float64_and_then_as_it_is_timed(fixture: EngineFixture) -> None:
+    from polybench.engines.program.engine import ProgramEngine
+
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder, "mine.py")).write_text(KERAS_PROGRAM)
+        engine = ProgramEngine(str(path))
+        for dtype in ("float64", "float32"):
+            engine.build(msgspec.structs.replace(job(), dtype=dtype), {})
+            assert engine._state.compute_dtype == dtype
 
 
 @in_process_of("tf")
