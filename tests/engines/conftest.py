@@ -52,12 +52,12 @@ def result_or_skip(task: Future[Any]) -> Any:
 def run_check(problem: Path, processes: Processes) -> engine_fixtures.RunCheck:
     """`run_check(configuration, check, **environment)`: run a check in a process of that configuration.
 
-    For JAX, XLA does not optimize unless the environment sets XLA_FLAGS.
+    Julia and XLA do not optimize unless the environment says so.
     """
 
     def run(configuration: str, check: engine_fixtures.Check, **environment: str) -> None:
         engine, *variants = configuration.split("+")
-        fast = fast_compilation(configuration) if "jax" in configuration else {}
+        fast = fast_compilation(configuration)
         process = processes(engine, tuple(variants), **(fast | environment))
         result_or_skip(
             process.submit(engine_fixtures.run_check_by_name, check.__module__, check.__name__, engine, problem)

@@ -21,7 +21,7 @@ from polybench.run import run_study
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import Study
 from tests.engine_matrix import CHAINED, LENET_CELLS
-from tests.engine_workers import Processes
+from tests.engine_workers import Processes, fast_compilation
 from tests.engines.conftest import result_or_skip
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, load_fixture
 from tests.example_networks import SEQUENCES
@@ -201,9 +201,11 @@ def test_a_variant_has_its_effect_and_computes_the_same_as_the_plain_engine(
     assert name in EFFECTS, "add the effect of this variant"
     engine, variant = name.split("+")
     _, plain, changed = EFFECTS[name]
-    without = result_or_skip(processes(engine).submit(observe_variant, name, (), problem))
+    compilation = fast_compilation(engine)
+    without = result_or_skip(processes(engine, **compilation).submit(observe_variant, name, (), problem))
     # Skipped without a package that only the variant needs.
-    observed = result_or_skip(processes(engine, (variant,)).submit(observe_variant, name, (variant,), problem))
+    process = processes(engine, (variant,), **compilation)
+    observed = result_or_skip(process.submit(observe_variant, name, (variant,), problem))
     assert without.effect == plain != changed == observed.effect
     assert observed.losses == pytest.approx(without.losses, rel=1e-5)
     assert len({*observed.losses}) == 3
