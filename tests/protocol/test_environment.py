@@ -57,6 +57,12 @@ def test_environment_sets_every_thread_pool_and_hides_gpus_from_cpu_workers() ->
     assert ENGINES["tf"].environment.items() <= environment.items()
 
 
+def test_the_pools_of_a_program_have_their_sizes_before_it_is_imported() -> None:
+    environment = worker_environment(ENGINES.find("./mine.py"), "cpu", 3)
+    names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "NPROC", "PJRT_NPROC")
+    assert {environment[name] for name in names} == {"3"}
+
+
 def test_flux_workers_on_a_gpu_disable_tf32_in_nvidia_libraries_unless_it_is_requested() -> None:
     def override(device: str, precision: Precision) -> str | None:
         variables = worker_environment(ENGINES["flux"], device, 3, project="/nowhere", precision=precision)

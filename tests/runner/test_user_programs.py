@@ -340,6 +340,22 @@ def test_a_loss_on_a_device_is_not_read_within_the_timed_steps(tmp_path: Path, m
         engine.loss()
 
 
+def test_defaults_of_types_are_those_of_the_user_until_a_check_changes_the_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.engines.program.frameworks.set_threads", lambda _: None)  # this process has a pool
+    changes: list[str] = []
+    monkeypatch.setattr("polybench.engines.program.frameworks.set_default_dtype", changes.append)
+    (path := tmp_path / "mine.py").write_text(f'DEVICE = "cpu"\n{PROGRAM}')
+    engine = ProgramEngine(str(path))
+    for device, dtype in (("cuda:0", "float32"), ("cpu", "float64"), ("cpu", "float32")):
+        job = Job(MODEL, Workload(MODEL.name, "", 8, MODEL.optimizer, "fp32", 1), device, dtype)
+        engine.build(job, initial_weights(MODEL, 0))
+        assert f'DEVICE = "{device}"' in engine.program
+        assert f'DTYPE = "{dtype}"' in engine.program
+    assert changes == ["float64", "float32"]
+
+
 LEAK = 100_000
 """Bytes that a step retains."""
 LEAKS = {

@@ -63,8 +63,9 @@ class ProgramEngine(ReplayedEngine, PythonEngine):
         self.timing_resolution = "step" if job.device == "cpu" else "block"
         frameworks.set_threads(job.workload.threads)
         self.program = source.adapted(job.dtype, job.device)
-        if self.program != source.text or self._dtype != job.dtype:
+        if is_other_dtype := self._dtype != job.dtype:
             frameworks.set_default_dtype(job.dtype)
+        if is_other_dtype or self.program != source.text:
             self._program = self._run(self.program)
         self._dtype = job.dtype
         self.set_initial_weights(weights)
