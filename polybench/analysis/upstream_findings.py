@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 from polybench.errors import BadInput
 from polybench.networks import find_model
-from polybench.networks.layers import LSTM, Attention, Conv, Dense, Layer, Operation, Patches
+from polybench.networks.layers import Attention, Conv, Layer, Operation
 from polybench.networks.timed_layers import split_layers
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-
-_PRODUCTS = (Conv, Patches, Dense, LSTM, Attention)
-"""Layers whose products make up most of the time of a block that contains them."""
 
 
 class _Finding(NamedTuple):
@@ -87,14 +84,17 @@ def describe_findings(study: StudyDocument, slow: Result, causes: Sequence[tuple
 
 
 def _layer_types(model: str) -> dict[str, set[type]]:
-    """Return the types of the layers with products, by the names that they and their blocks have in layer times."""
+    """Return the types of the layers with products, by the names that they and their blocks have in layer times.
+
+    Products make up most of the time of a block that contains them.
+    """
     try:
         layers = split_layers(find_model(model))
     except BadInput:  # a network file
         return {}
     types: dict[str, set[type]] = {}
     for timed in layers:
-        if isinstance(timed.layer, _PRODUCTS):
+        if timed.layer.has_product:
             is_grouped = isinstance(timed.layer, Conv) and timed.layer.groups > 1
             for name in {timed.name, timed.block}:
                 types.setdefault(name, set()).add(object if is_grouped else type(timed.layer))

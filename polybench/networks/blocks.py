@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from polybench.networks.layers import Dense, Layer, Named, Residual, Shape, walk
+from polybench.networks.layers import Layer, Named, Residual, Shape, walk
 
 _NUMBERED = re.compile(r"(?:(?P<parent>.+)\.)?(?P<base>[^.]*?)(?P<number>0|[1-9]\d*)", re.ASCII)
 _SIZES = ("inputs", "outputs", "channels", "features", "units", "groups")
@@ -138,7 +138,7 @@ def _prefix(layer: Layer) -> str | None:
     named = [inner for inner in walk([layer]) if isinstance(inner, Named)]
     if not named:
         return None
-    if any(isinstance(inner, Dense) and inner.tied for inner in named):
+    if any(getattr(inner, "tied", None) for inner in named):
         return ""
     common: list[str] = []
     for equal in zip(*(inner.name.split(".")[:-1] for inner in named), strict=False):

@@ -22,12 +22,22 @@ class LayerBase(msgspec.Struct, frozen=True):
         is_activation: True if it computes each value from one of the input.
         is_norm: True if it divides values by their own standard deviation.
         is_random: True if training draws random numbers.
+        is_lookup: True if it reads rows of a table at the input's tokens.
+        has_product: True if it multiplies its input by weights, or looks up what such a product would be.
+        has_fast_algorithm: True if an algorithm with fewer products than `macs` computes it, such as Winograd's.
+        fuses_relu: True if users write it together with a ReLU after it, and engines compute both at once.
+        rules: fields of `NumericalConventions`, the rules in which engines differ for it.
         inferred: fields that equal the size of this axis of the input: its channels, features or length.
     """
 
     is_activation: ClassVar[bool] = False
     is_norm: ClassVar[bool] = False
     is_random: ClassVar[bool] = False
+    is_lookup: ClassVar[bool] = False
+    has_product: ClassVar[bool] = False
+    has_fast_algorithm: ClassVar[bool] = False
+    fuses_relu: ClassVar[bool] = False
+    rules: ClassVar[tuple[str, ...]] = ()
     inferred: ClassVar[Mapping[str, int]] = {}
 
     def weight_shapes(self) -> dict[str, Shape]:

@@ -44,6 +44,9 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     depthwise convolution.
     """
 
+    has_product: ClassVar[bool] = True
+    has_fast_algorithm: ClassVar[bool] = True
+    fuses_relu: ClassVar[bool] = True
     inferred: ClassVar[Mapping[str, int]] = {"inputs": 0}
 
     name: str
@@ -107,6 +110,8 @@ class MaxPool(_Pool, frozen=True, tag="max_pool"):
     Windows that would reach beyond border and padding are dropped: 256 pixels have 85 windows of 3.
     """
 
+    rules: ClassVar[tuple[str, ...]] = ("max_pool_within",)
+
 
 class AveragePool(_Pool, frozen=True, tag="average_pool"):
     """Mean over the same windows as `MaxPool`.
@@ -140,6 +145,7 @@ class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
     """
 
     is_norm: ClassVar[bool] = True
+    fuses_relu: ClassVar[bool] = True
     inferred: ClassVar[Mapping[str, int]] = {"channels": 0}
 
     name: str
@@ -229,6 +235,7 @@ class ReLU(LayerBase, frozen=True, tag="relu"):
     """max(x, 0), with gradient 0 at 0."""
 
     is_activation: ClassVar[bool] = True
+    rules: ClassVar[tuple[str, ...]] = ("relu_at_zero",)
 
 
 class ReLU6(LayerBase, frozen=True, tag="relu6"):
@@ -270,6 +277,8 @@ class Dense(LayerBase, frozen=True, tag="dense"):
     Press and Wolf, 2016: https://arxiv.org/abs/1608.05859
     """
 
+    has_product: ClassVar[bool] = True
+    fuses_relu: ClassVar[bool] = True
     inferred: ClassVar[Mapping[str, int]] = {"inputs": -1}
 
     name: str
@@ -307,6 +316,8 @@ class Residual(LayerBase, frozen=True, tag="residual"):
 
     He et al., 2015: https://arxiv.org/abs/1512.03385
     """
+
+    fuses_relu: ClassVar[bool] = True
 
     body: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()

@@ -9,17 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from polybench.networks.layers import (
-    Embedding,
-    Layer,
-    Named,
-    Shape,
-    check_layer,
-    layer_shapes,
-    state_shapes,
-    walk,
-    weight_shapes,
-)
+from polybench.networks.layers import Layer, Named, Shape, check_layer, layer_shapes, state_shapes, walk, weight_shapes
 from polybench.networks.optimizers import Optimizer
 
 LabelSmoothing = Annotated[float, Meta(ge=0, lt=1)]
@@ -54,7 +44,7 @@ class Model(msgspec.Struct, frozen=True):
         names = [layer.name for layer in walk(self.layers) if isinstance(layer, Named)]
         if len(set(names)) < len(names):
             raise ValueError(f"{self.name}: layer names must be unique, got {', '.join(names)}")
-        if any(isinstance(layer, Embedding) for layer in walk(self.layers[1:])):
+        if any(layer.is_lookup for layer in walk(self.layers[1:])):
             raise ValueError(
                 f"{self.name}: only the first layer can be an embedding, because it reads the input's tokens"
             )
@@ -69,8 +59,7 @@ class Model(msgspec.Struct, frozen=True):
     @property
     def vocabulary_size(self) -> int | None:
         """Number of tokens; None if the input is not tokens."""
-        first = self.layers[0]
-        return first.vocabulary if isinstance(first, Embedding) else None
+        return getattr(self.layers[0], "vocabulary", None)
 
     @property
     def label_shape(self) -> Shape:

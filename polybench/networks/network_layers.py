@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.networks.layers import Embedding, Layer, Named, Residual, Shape, check_layer, weight_shapes
+from polybench.networks.layers import Layer, Named, Residual, Shape, check_layer, weight_shapes
 from polybench.networks.toml_text import KeyPath, TomlText, shorten
 
 MAX_LAYERS = 2_000
@@ -136,7 +136,7 @@ class LayerReader:
         self._layer_count += 1
         if self._layer_count > MAX_LAYERS:
             raise self._error(at, f"more than {MAX_LAYERS:,} layers")
-        if self._vocabulary is not None and self._layer_count == 1 and record is not Embedding:
+        if self._vocabulary is not None and self._layer_count == 1 and not record.is_lookup:
             raise self._error(at, "the input is tokens, so the first layer must be an embedding")
         layer = self._read_residual(at, shape) if record is Residual else self._read_layer(at, record, shape)
         return [layer], self._output_shape(at, layer, shape)
@@ -196,7 +196,7 @@ class LayerReader:
             values["name"] = self._name(at, kind, values.get("name"))
         if shape:
             values = {option: shape[axis] for option, axis in record.inferred.items()} | values
-        if record is Embedding:
+        if record.is_lookup:
             self._check_tokens(at, values)
         self._text.check_required(values, at.place, record)
         with self._errors(at):

@@ -23,6 +23,9 @@ class Embedding(LayerBase, frozen=True, tag="embedding"):
     Only the first layer can be an embedding, because the output of a layer does not consist of tokens.
     """
 
+    is_lookup: ClassVar[bool] = True
+    has_product: ClassVar[bool] = True
+
     name: str
     vocabulary: Size
     features: Size
@@ -58,6 +61,7 @@ class LSTM(LayerBase, frozen=True, tag="lstm"):
     Gers, Schmidhuber and Cummins, 2000: https://doi.org/10.1162/089976600300015015
     """
 
+    has_product: ClassVar[bool] = True
     inferred: ClassVar[Mapping[str, int]] = {"inputs": -1}
 
     name: str
@@ -120,6 +124,7 @@ class Attention(LayerBase, frozen=True, tag="attention"):
     Vaswani et al., 2017: https://arxiv.org/abs/1706.03762
     """
 
+    has_product: ClassVar[bool] = True
     inferred: ClassVar[Mapping[str, int]] = {"features": -1}
 
     name: str
@@ -184,6 +189,7 @@ class Patches(LayerBase, frozen=True, tag="patches"):
     Dosovitskiy et al., 2020: https://arxiv.org/abs/2010.11929
     """
 
+    has_product: ClassVar[bool] = True
     inferred: ClassVar[Mapping[str, int]] = {"inputs": 0}
 
     name: str

@@ -10,9 +10,6 @@ from polybench.networks import layers as spec
 from polybench.networks.blocks import Block, Part, Stage
 from polybench.networks.source_text import WIDTH, wrapped
 
-_PRODUCTS = (spec.Conv, spec.Dense, spec.Embedding, spec.LSTM, spec.Attention, spec.Patches, Block, Stage)
-"""Parts that begin a statement of their own."""
-
 _VARIABLES = ("x", "y", "z")
 """Values inside of nested residual blocks."""
 
@@ -73,7 +70,7 @@ class Statements:
             else:
                 in_place = isinstance(previous, self._overwritable)
                 written = self._write(layer, value.text, in_place)
-                is_product = isinstance(layer, _PRODUCTS)
+                is_product = isinstance(layer, Block | Stage) or layer.has_product
                 fits = len(f"{self._indent}{target} = {written.text}") <= WIDTH
                 splits = written.needs_variable or not fits or (is_product and value.has_product)
                 if not value.is_call or splits:

@@ -10,24 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.networks.layers import (
-    BatchNorm,
-    Conv,
-    Dense,
-    Layer,
-    Named,
-    Operation,
-    ReLU,
-    Residual,
-    Shape,
-    state_shapes,
-    walk,
-    weight_shapes,
-)
+from polybench.networks.layers import Layer, Named, Operation, ReLU, Residual, Shape, state_shapes, walk, weight_shapes
 from polybench.networks.model import Model
-
-_FUSED_WITH_RELU = (Conv, Dense, BatchNorm, Residual)
-"""Layers that are timed together with a ReLU right after them, as users write them and engines fuse them."""
 
 _MATRIX_OPERATIONS: tuple[Operation, ...] = ("forward", "input gradient", "weight gradient")
 """Operations of these layers that are matrix products."""
@@ -71,6 +55,11 @@ class TimedLayer(msgspec.Struct, frozen=True):
     def has_relu(self) -> bool:
         """True if a ReLU follows the layer."""
         return len(self.layers) > 1
+
+    @property
+    def is_relu(self) -> bool:
+        """True if it is nothing but a ReLU."""
+        return isinstance(self.layer, ReLU)
 
     def output_shape(self) -> Shape:
         """Return the shape for one image."""
@@ -183,9 +172,8 @@ class _Splitter:
 
 def _untied(layer: Layer) -> Layer:
     """Return a layer that has the weight that it shares, under the same name."""
-    if isinstance(layer, Dense) and layer.tied is not None:
-        return msgspec.structs.replace(layer, name=layer.tied, tied=None)
-    return layer
+    tied = getattr(layer, "tied", None)
+    return layer if tied is None else msgspec.structs.replace(layer, name=tied, tied=None)
 
 
 def _with_relu(layers: Sequence[Layer]) -> Iterator[tuple[Layer, tuple[Layer, ...]]]:
@@ -193,6 +181,6 @@ def _with_relu(layers: Sequence[Layer]) -> Iterator[tuple[Layer, tuple[Layer, ..
     index = 0
     while index < len(layers):
         layer, after = layers[index], tuple(layers[index + 1 : index + 2])
-        relu = after if isinstance(layer, _FUSED_WITH_RELU) and after and isinstance(after[0], ReLU) else ()
+        relu = after if layer.fuses_relu and after and isinstance(after[0], ReLU) else ()
         yield layer, relu
         index += 1 + len(relu)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from polybench.networks.layers import Conv, Embedding, walk, weight_shapes
+from polybench.networks.layers import walk, weight_shapes
 from polybench.networks.model import Model
 from polybench.schema import units
 from polybench.schema.result import Result
@@ -39,8 +39,8 @@ def _above_peak(result: Result, model: Model) -> str | None:
     """Report more FLOP per second than the machine's peak, unless an algorithm with fewer of them explains it."""
     if result.peak is None or result.peak.fraction is None:
         return None
-    has_convolution = any(isinstance(layer, Conv) for layer in walk(model.layers))
-    if result.peak.fraction <= _NOISE * (_WINOGRAD if has_convolution else 1):
+    has_fast_algorithm = any(layer.has_fast_algorithm for layer in walk(model.layers))
+    if result.peak.fraction <= _NOISE * (_WINOGRAD if has_fast_algorithm else 1):
         return None
     return (
         f"above the machine's peak: {result.peak.fraction:.0%} of {result.peak.flops_per_second / 1e9:.3g} GFLOP/s:"
@@ -57,7 +57,7 @@ def _below_memory_traffic(result: Result, model: Model, cache_bytes: int | None)
     if bandwidth is None or cache_bytes is None or result.device != "cpu" or result.step_time is None:
         return None
     passes = 1 if result.workload.is_forward_pass else 2
-    dense = weight_shapes([layer for layer in model.layers if not isinstance(layer, Embedding)])  # it reads a few rows
+    dense = weight_shapes([layer for layer in model.layers if not layer.is_lookup])  # it reads a few rows
     traffic = passes * max(0, 4 * sum(map(math.prod, dense.values())) - cache_bytes)
     seconds = traffic / bandwidth
     if _NOISE * result.step_time.mean >= seconds:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import tomllib
+from typing import get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polybench.engines.job import NumericalConventions
 from polybench.networks import find_model
 from polybench.networks.layers import (
     LSTM,
@@ -227,3 +229,10 @@ def test_macs_of_resnet32_match_a_hand_calculation() -> None:
     )
     assert find_model("resnet32").forward_macs() == stem + stages + 64 * 10
     assert stem + stages == pytest.approx(69e6, rel=0.01)  # the published number
+
+
+def test_a_layer_names_the_rules_in_which_engines_differ_for_it() -> None:
+    fields = NumericalConventions.__struct_fields__
+    rules = {str(kind.__struct_config__.tag): kind.rules for kind in get_args(Layer) if kind.rules}
+    assert rules == {"max_pool": ("max_pool_within",), "relu": ("relu_at_zero",)}
+    assert all(rule in fields for names in rules.values() for rule in names)

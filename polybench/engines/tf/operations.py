@@ -14,7 +14,7 @@ from polybench.engines.base import Weights
 from polybench.engines.shared.keras_emitter import layer_program
 from polybench.engines.shared.program import import_program
 from polybench.engines.shared.timed_operations import OperationCall
-from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation, ReLU
+from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation
 from polybench.networks.timed_layers import TimedLayer
 
 _GRADIENT_NEEDS_FORWARD = (BatchNorm, LSTM, MaxPool)
@@ -67,7 +67,7 @@ def layer_operations(
         weights_to_watch = trained * wrt_weights
         if eager:
             calls[operation] = _eager_gradient(layer, x, dz, wrt_input=wrt_input, weights=weights_to_watch)
-        elif isinstance(timed_layer.layer, ReLU):
+        elif timed_layer.is_relu:
             calls[operation] = _relu_gradient(layer(x), dz)
         elif isinstance(timed_layer.layer, Dropout):
             calls[operation] = _dropout_gradient(layer(tf.ones_like(x)) != 0, timed_layer.layer.rate, dz)
