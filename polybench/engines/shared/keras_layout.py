@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from polybench.engines.base import Array
 from polybench.engines.shared.frameworks import unsupported_layer
-from polybench.networks.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual, Shape
+from polybench.networks.layers import Flatten, Layer, Named, Residual, Shape
 from polybench.networks.model import Model
 
 
@@ -41,7 +41,7 @@ class _AxisOrders:
                 self.flattened = shape
             elif self.flattened:
                 yield from ((name, self.flattened) for name in _tensors_by_feature(layer))
-                if isinstance(layer, Dense):
+                if layer.has_product:
                     self.flattened = None
             shape = layer.output_shape(shape)
 
@@ -56,15 +56,12 @@ class _AxisOrders:
 
 def _tensors_by_feature(layer: Layer) -> Iterable[str]:
     """Names of the layer's tensors that have one entry per input feature."""
-    match layer:
-        case Dense(name=name):
-            return (f"{name}.weight",)
-        case BatchNorm(name=name):
-            return (f"{name}.{tensor}" for tensor in layer.weight_shapes() | layer.state_shapes())
-        case Dropout(name=name):
-            return (name,)
-        case _:
-            return ()
+    if not isinstance(layer, Named):
+        return ()
+    if layer.is_random:
+        return (layer.name,)
+    tensors = [*layer.weight_shapes(), *layer.state_shapes()] if layer.is_norm else ["weight"] * layer.has_product
+    return (f"{layer.name}.{tensor}" for tensor in tensors)
 
 
 def batch_to_keras(value: Array, flattened: Shape | None = None) -> Array:

@@ -7,7 +7,7 @@ import pytest
 
 from polybench.engines.shared.keras_layout import batch_to_keras, flattened_shapes
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual
+from polybench.networks.layers import BatchNorm, Dense, Dropout, Flatten, Layer, LayerNorm, Residual
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
@@ -34,6 +34,8 @@ def test_tensors_up_to_the_first_dense_layer_are_in_flattened_order() -> None:
     expected = dict.fromkeys((*features, "dropout", "dense.weight"), (3, 2, 2))
     assert flattened_shapes(after_flatten(norm, dropout)) == expected
     assert flattened_shapes(after_flatten(Flatten(), block, Flatten())) == expected
+    features = ("norm.weight", "norm.bias", "dense.weight")
+    assert flattened_shapes(after_flatten(LayerNorm("norm", 12))) == dict.fromkeys(features, (3, 2, 2))
     assert flattened_shapes(after_flatten(Dense("first", 12, 12), block)) == {"first.weight": (3, 2, 2)}
 
 
