@@ -70,6 +70,13 @@ def start_process(environment: dict[str, str]) -> Executor:
     return executor
 
 
+def _set_tensorflow_threads() -> None:
+    """Set the pools' sizes before a test computes: an engine, which a later test makes here, could not change them."""
+    from polybench.engines.shared.tensorflow import set_threads
+
+    set_threads(2)
+
+
 def end() -> None:
     """End all shared processes: other tests watch the children of their process."""
     while _started:
@@ -86,7 +93,11 @@ def processes() -> Iterator[Processes]:
     def process(engine: str, variants: tuple[str, ...] = (), **environment: str) -> Executor:
         variables = worker_environment(ENGINES[engine], "cpu", 2, variants) | _SETTINGS.get(engine, {}) | environment
         key = _SAME_PROCESS.get(engine, engine), frozenset(variables.items())
-        _started[key] = _started.pop(key, None) or start_process(variables)
+        if (started := _started.pop(key, None)) is None:
+            started = start_process(variables)
+            if key[0] == "tf" and find_spec("tensorflow") is not None:
+                started.submit(_set_tensorflow_threads).result()
+        _started[key] = started
         if len(_started) > MAX_PROCESSES:
             _started.pop(next(iter(_started))).shutdown()
         return _started[key]
