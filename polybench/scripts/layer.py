@@ -14,23 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polybench.engines.flux.network_code import NetworkCode as FluxNetwork
-from polybench.engines.flux.validation import validate_layer
 from polybench.engines.shared.keras_emitter import layer_program
 from polybench.engines.shared.main_part import MainPart
 from polybench.engines.torch.emitter import emit_layer
 from polybench.engines.torch.network_code import NetworkCode as TorchNetwork
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import (
-    Embedding,
-    Flatten,
-    Layer,
-    Operation,
-    ReLU,
-    Residual,
-    Shape,
-    state_shapes,
-    weight_shapes,
-)
+from polybench.networks.layers import Flatten, Layer, Operation, Residual, Shape, state_shapes, weight_shapes
 from polybench.networks.source_text import literal
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.options import Workload
@@ -210,7 +199,7 @@ def write_programs(
     """
     chosen = LayerOperation(timed_layer.layer, timed_layer.input_shape, operation, workload.threads)
     if operation == "relu gradient":
-        chosen = LayerOperation(ReLU(), timed_layer.output_shape(), "input gradient", workload.threads)
+        chosen = LayerOperation(timed_layer.layers[-1], timed_layer.output_shape(), "input gradient", workload.threads)
     programs = layer_programs(chosen)
     if programs:
         folder.mkdir(parents=True, exist_ok=True)
@@ -224,7 +213,7 @@ def write_programs(
 def layer_programs(chosen: LayerOperation) -> dict[str, str]:
     """Return the programs by the names of their files; without a framework that does not have the layer."""
     programs: dict[str, str] = {}
-    if chosen.layer.is_random or isinstance(chosen.layer, Embedding | Flatten | Residual):
+    if chosen.layer.is_random or chosen.layer.is_lookup or isinstance(chosen.layer, Flatten | Residual):
         return programs
     for file, write in _WRITERS.items():
         try:
@@ -254,7 +243,6 @@ def _tensorflow(chosen: LayerOperation) -> str:
 
 
 def _flux(chosen: LayerOperation) -> str:
-    validate_layer(chosen.layer)
     network = FluxNetwork([chosen.layer], chosen.shape)
     usage = _usage(chosen, f"julia --threads={chosen.threads}").splitlines()
     lines = "\n".join(f"# {line}".rstrip() for line in usage)

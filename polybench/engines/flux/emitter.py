@@ -33,12 +33,12 @@ def emit(job: Job, main: MainPart | None = None) -> str:
     validate(job)
     given_masks = job.dropout == "given"
     code = NetworkCode(job.model.layers, job.model.input_shape, given_masks=given_masks)
-    has_masks = given_masks and code.has_dropout
+    has_masks = given_masks and job.model.is_random
     sections = [
         "\n".join(_top(job, main)),
         code.text(job.model.summary),
         code.tensors(),
-        *code.masks(),
+        *code.code.masks(),
         *_setup(job),
         *([] if job.workload.is_forward_pass else _optimizer(job.workload.optimizer)),
         load(job, "Flux.onehotbatch", "to_device" if is_moved(job) else ""),

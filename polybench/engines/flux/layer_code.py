@@ -1,18 +1,33 @@
-"""Writes what Flux lacks for the layers of a network: types of layers, functions that make norms, and names of arrays.
+"""Writes the layers of a network in Flux: elements of a chain, what Flux lacks, and the names of arrays.
 
-ADD A LAYER: its type in `LayerCode.types` if Flux has none, and its arrays in `LayerCode.arrays`.
+An activation after a convolution, dense layer or batch norm becomes that layer's own. ADD A LAYER: its case in
+`LayerCode.elements`, its type in `LayerCode.types` if Flux has none, and its arrays in `LayerCode.arrays`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
+from polybench.engines.flux.chain import Element, Entry, Scope
 from polybench.engines.flux.julia_text import Call, number, text, vector
+from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
+from polybench.networks.blocks import Part
+from polybench.networks.padding import Sides
+from polybench.networks.sequence_layers import REVERSE
+from polybench.networks.source_text import literal
 
 AnyLayer = TypeVar("AnyLayer", bound=spec.Layer)
+
+_ACTIVATIONS: Mapping[type[spec.Layer], str] = {spec.ReLU: "relu", spec.ReLU6: "relu6", spec.SiLU: "swish"}
+SHARED: Mapping[type[spec.Layer], tuple[str, str]] = {
+    spec.Embedding: ("embedding", "weight"),
+    spec.Positions: ("positions", "weight"),
+    spec.Dense: ("dense", "weight"),
+    spec.LSTM: ("lstm", "cell.Wi"),
+}
+"""Layers whose weight another layer may use: the variable of one, and the place of its weight."""
 
 _NORM_OPTIONS = {"epsilon": 1e-5, "momentum": 0.1}
 """The constants of norms by field: the default of the program's function."""
@@ -119,8 +134,19 @@ class LayerCode:
     """The code for layers, those of residual blocks included. With `given_masks`, dropout layers are `GivenDropout`.
 
     `engines/flux/lux` has the same with Lux's names.
+
+    Attributes:
+        variables: the expression of each weight that another layer uses, by the name of its layer.
     """
 
+    framework = "Flux.jl"
+    flatten, identity, self_attention = "Flux.flatten", "identity", "SelfAttention"
+    bias = "bias"
+    """The option of layers that may lack a bias."""
+    skipped = ".layers"
+    """The path in a `SkipConnection`."""
+    dropouts = "filter(layer -> layer isa GivenDropout, Flux.modules(state.model))"
+    """The layers of `set_masks!`."""
     epsilon = "eps"
     """The option of a norm."""
     mean_over_time = "mean_over_time(x) = dropdims(Flux.mean(x; dims = 2); dims = 2)"
@@ -129,6 +155,8 @@ class LayerCode:
 
     def __init__(self, layers: Sequence[spec.Layer], *, given_masks: bool = False) -> None:
         self.layers, self.given_masks = layers, given_masks
+        self.variables: dict[str, str] = {}
+        self._fuses_norm = False  # of a batch norm
 
     def of(self, kind: type[AnyLayer]) -> list[AnyLayer]:
         """Return the layers of a type."""
@@ -151,11 +179,157 @@ class LayerCode:
             if getattr(layer, field, default) != default and len(self.values(type(layer), field)) > 1
         ]
 
-    def types(self, *, fuses: bool) -> Iterator[str]:
-        """Yield the types of layers that Flux lacks, and functions that make or are layers.
+    def step(self, index: int) -> str:
+        """Return the path from a chain to its element of this number."""
+        return f"[{index}]"
 
-        With `fuses`, a batch norm may have an activation.
-        """
+    def entry(self, layer: spec.Layer, name: str) -> Entry:
+        """Return the arrays of a layer, whose name is this expression."""
+        return Entry("", f"named({name}, ", ")", layer)
+
+    def alone(self, element: Element) -> Element:
+        """Return an element that is in no chain."""
+        return element
+
+    def below(self, elements: Sequence[Element]) -> list[Entry]:
+        """Return the entries of the elements, from their chain."""
+        return [one.below(self.step(index)) for index, element in enumerate(elements, 1) for one in element.entries]
+
+    def in_chain(self, elements: Sequence[Element]) -> Element:
+        """Return a chain as one element; that of a single element is the element itself."""
+        if len(elements) == 1:
+            return self.alone(elements[0])
+        if not elements:
+            return Element(self.identity)
+        return Element(Call("Chain", [element.code for element in elements]), self.below(elements))
+
+    def fuses(self, layer: Part | None) -> bool:
+        """Return True if the activation after a layer becomes its own."""
+        is_table = isinstance(layer, spec.Dense) and self.is_table(layer)
+        return isinstance(layer, spec.Conv | spec.Dense | spec.BatchNorm) and not is_table
+
+    def elements(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of layer
+        self, layer: spec.Layer, activation: str, scope: Scope
+    ) -> Sequence[Element]:
+        """Return the elements of a chain for a layer."""
+
+        def field(name: str) -> str:
+            return scope.field(layer, name)
+
+        def options(**defaults: object) -> list[str]:
+            found = {name: field(name) for name in defaults}
+            changed = {name: one for name, one in found.items() if one != str(defaults[name]).lower()}
+            different = {self.bias if name == "bias" else name: one for name, one in changed.items()}
+            return [name if one == name else f"{name} = {one}" for name, one in different.items()]
+
+        def made(function: str, *arguments: str, options: Sequence[str] = ()) -> list[Element]:
+            given = [*arguments, *([activation] if activation else [])]
+            self._fuses_norm |= bool(activation) and function == "batch_norm"
+            name = scope.text(layer.name) if isinstance(layer, spec.Named) else ""
+            return [Element(Call(function, given, options), [self.entry(layer, name)] if name else [])]
+
+        match layer:
+            case spec.Conv():
+                padded = _pad("SamePad()" if layer.padding == "same" else layer.pads)
+                sizes = f"({layer.kernel}, {layer.kernel})", f"{field('inputs')} => {field('outputs')}"
+                settings = [*options(stride=1), *padded, *options(groups=1, bias=True)]
+                return made("Conv", *sizes, options=settings)
+            case spec.Patches():
+                sizes = f"({layer.size}, {layer.size})", f"{field('inputs')} => {field('outputs')}"
+                settings = [f"stride = {layer.size}", *options(bias=True)]
+                return [*made("Conv", *sizes, options=settings), Element("to_sequence")]
+            case spec.Dense(tied=str() as tied):
+                table, end = self.is_table(layer), [activation] if activation else []
+                weight = self.variables[tied]
+                return [Element(Call("Unembedding", [weight]) if table else Call("Dense", [weight, "false", *end]))]
+            case spec.Dense():
+                return made("Dense", f"{field('inputs')} => {field('outputs')}", options=options(bias=True))
+            case spec.BatchNorm():
+                return made("batch_norm", field("channels"), options=self.norm_options(layer))
+            case spec.LayerNorm():
+                bias = options(bias=True) if len(self.values(spec.LayerNorm, "bias")) > 1 else []
+                return made("layer_norm", field("features"), options=[*self.norm_options(layer), *bias])
+            case spec.GroupNorm():
+                return made("group_norm", field("channels"), field("groups"), options=self.norm_options(layer))
+            case spec.Dropout():
+                return [Element("GivenDropout()" if self.given_masks else f"Dropout({field('rate')})")]
+            case spec.MaxPool() | spec.AveragePool():
+                return self._pool(layer)
+            case spec.GlobalAveragePool():
+                return [Element("GlobalMeanPool()"), Element(self.flatten)]
+            case spec.ReLU() | spec.ReLU6() | spec.SiLU() | spec.GELU():
+                return [Element(f"x -> {activation_of(layer)}.(x)")]
+            case spec.Flatten():
+                return [Element(self.flatten)]
+            case spec.MeanOverTime():
+                return [Element("mean_over_time")]
+            case spec.FirstPosition():
+                return [Element("first_position")]
+            case spec.Embedding():
+                return made("Embedding", f"{field('vocabulary')} => {field('features')}")
+            case spec.Positions():
+                return made("Positions", f"Flux.zeros32({field('features')}, {field('length')})")
+            case spec.ClassToken():
+                return made("ClassToken", f"Flux.zeros32({field('features')})")
+            case spec.Attention():
+                names = {"causal": "causal", "bias": self.bias}
+                several = [name for key, name in names.items() if len(self.values(spec.Attention, key)) > 1]
+                settings = [one for one in options(causal=False, bias=True) if one.partition(" ")[0] in several]
+                return made(self.self_attention, field("features"), field("heads"), options=settings)
+            case spec.LSTM():
+                return self._lstm(layer, made("LSTM", f"{field('inputs')} => {field('units')}")[0])
+            case _:
+                raise unsupported_layer(self.framework, layer)
+
+    def _pool(self, layer: spec.MaxPool | spec.AveragePool) -> Sequence[Element]:
+        kind = "MaxPool" if isinstance(layer, spec.MaxPool) else "MeanPool"
+        stride = [] if layer.stride == layer.size else [f"stride = {layer.stride}"]
+        padding = _pad(layer.pads) if layer.pads.symmetric else []
+        pool = Call(kind, [f"({layer.size}, {layer.size})"], [*stride, *padding])
+        elements = [Element(pool)]
+        if layer.pads.symmetric is None:
+            outside = "DTYPE(-Inf)" if isinstance(layer, spec.MaxPool) else "DTYPE(0)"
+            elements.insert(0, Element(f"x -> pad_constant(x, {layer.pads.width_first}, {outside}; dims = (1, 2))"))
+        if getattr(layer, "count_padding", True):
+            return elements
+        return [Element(Call("ImageMean", [self.in_chain(elements).code]))]
+
+    def _lstm(self, layer: spec.LSTM, lstm: Element) -> Sequence[Element]:
+        """Return the elements of one LSTM, or of the two that read in both directions."""
+        activation = layer.recurrent_activation
+        missing = ["biases = 2"] if layer.biases == 2 else []
+        missing += [f'recurrent_activation = "{activation}"'] if activation != "sigmoid" else []
+        if missing:
+            raise unsupported_layer(self.framework, layer, *missing)
+        if not layer.bidirectional:
+            return [lstm] if layer.sequence else [lstm, Element("last_output")]
+        (entry,) = lstm.entries
+        other = lstm._replace(entries=[entry._replace(end=f', "{REVERSE}")')])
+        end = [] if layer.sequence else [Element("last_output")]
+        forward = self.in_chain([lstm, *end])
+        back = [Element("reverse_time")] if layer.sequence else end
+        backward = self.in_chain([Element("reverse_time"), other, *back])
+        return [Element(Call("Parallel", ["vcat", forward.code, backward.code]), self.below([forward, backward]))]
+
+    def masks(self) -> Iterator[str]:
+        """Yield the function `set_masks!`, if masks are given."""
+        names = [literal(layer.name) for layer in self.of(spec.Dropout)]
+        if not (self.given_masks and names):
+            return
+        yield "\n".join([
+            "# Set the masks of the next step, by the names of dropout layers.",
+            "function set_masks!(state, masks)",
+            *vector("    names = ", names),
+            f"    layers = {self.dropouts}",
+            "    for (name, layer) in zip(names, layers)",
+            "        layer.mask = masks[name]",
+            "    end",
+            "    return nothing",
+            "end",
+        ])  # fmt: skip
+
+    def types(self) -> Iterator[str]:
+        """Yield the types of layers that Flux lacks, and functions that make or are layers."""
         kinds = {type(layer) for layer in self.layers}
         if self.given_masks and spec.Dropout in kinds:
             yield self.given_dropout
@@ -168,7 +342,7 @@ class LayerCode:
         if not all(layer.count_padding for layer in self.of(spec.AveragePool)):
             yield self.image_mean
         writers: Mapping[type[spec.Layer], Callable[[], str]] = {
-            spec.BatchNorm: partial(self.batch_norm, fuses=fuses),
+            spec.BatchNorm: self.batch_norm,
             spec.LayerNorm: self.layer_norm,
             spec.GroupNorm: self.group_norm,
         }
@@ -203,12 +377,12 @@ class LayerCode:
         )
         return made + _SELF_ATTENTION[tuple(sorted(causal))]
 
-    def batch_norm(self, *, fuses: bool) -> str:
-        """Return the function that makes batch norms."""
+    def batch_norm(self) -> str:
+        """Return the function that makes batch norms; it takes an activation if one has its own."""
         epsilon, first = self.constant(spec.BatchNorm, "epsilon")
         momentum, second = self.constant(spec.BatchNorm, "momentum")
-        parameters = Call("batch_norm", ["channels", *(["activation = identity"] if fuses else [])])
-        arguments = ["channels", *(["activation"] if fuses else [])]
+        parameters = Call("batch_norm", ["channels", *(["activation = identity"] if self._fuses_norm else [])])
+        arguments = ["channels", *(["activation"] if self._fuses_norm else [])]
         made = Call("BatchNorm", arguments, [f"eps = DTYPE({epsilon})", f"momentum = DTYPE({momentum})"])
         return text(f"{parameters._replace(options=[*first, *second])} = ", made)
 
@@ -307,3 +481,24 @@ def attention_arrays(function: str, first: Sequence[str], inner: tuple[str, str]
         lines.append(f"    {has_none}")
     lines.append('    biases = ["$name.$(part)_bias" => one.bias for (part, one) in parts]')
     return "\n".join([*lines, "    return vcat(weights, biases)", "end"])
+
+
+def _pad(pads: Sides | str) -> list[str]:
+    """Return the padding of a layer as Flux takes it: of all sides, of width and height, or of each side."""
+    if isinstance(pads, str):
+        return [f"pad = {pads}"]
+    return [f"pad = {julia_pad(pads)}"] if any(pads) else []
+
+
+def julia_pad(pads: Sides) -> str:
+    """Return the padding as Flux and Lux take it: of all sides, of width and height, or of each side."""
+    if isinstance(pads.padding, int):
+        return str(pads.padding)
+    return str(pads.symmetric[::-1] if pads.symmetric else pads.width_first)
+
+
+def activation_of(layer: Part | None) -> str:
+    """Return the function of an activation; "" for other layers."""
+    if isinstance(layer, spec.GELU):
+        return "gelu_tanh" if layer.approximate == "tanh" else "gelu_erf"
+    return _ACTIVATIONS.get(type(layer), "")  # type: ignore[arg-type]

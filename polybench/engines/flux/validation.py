@@ -6,9 +6,8 @@ import os
 from typing import Any
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import LSTM, Layer, MaxPool, ReLU, walk
+from polybench.networks.layers import walk
 
 STEP_MODES = ("train", "enzyme", "mooncake", "reactant")
 """Variants that replace the whole step, which is `withgradient` with Zygote by default."""
@@ -21,8 +20,6 @@ _THROUGH_RELU = ("enzyme", "mooncake")
 
 def validate(job: Job) -> None:
     """Raise EngineUnavailable, with an alternative, if the job is not supported."""
-    for layer in walk(job.model.layers):
-        validate_layer(layer)
     if job.workload.precision == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
         raise EngineUnavailable("NVIDIA_TF32_OVERRIDE=0 disables TensorFloat-32", "unset it")
     for group in _EXCLUSIVE:
@@ -49,19 +46,6 @@ def validate(job: Job) -> None:
         _validate_reactant(job)
 
 
-def validate_layer(layer: Layer) -> None:
-    """Raise EngineUnavailable for an LSTM with options that Flux lacks."""
-    if not isinstance(layer, LSTM):
-        return
-    activation = layer.recurrent_activation
-    missing = [
-        *(["biases = 2"] if layer.biases == 2 else []),
-        *([f'recurrent_activation = "{activation}"'] if activation != "sigmoid" else []),
-    ]
-    if missing:
-        raise unsupported_layer("Flux.jl", layer, *missing)
-
-
 def _validate_reactant(job: Job) -> None:
     if job.workload.is_forward_pass:
         raise EngineUnavailable("reactant does not have the forward pass yet", "use flux without this variant")
@@ -86,11 +70,12 @@ def conventions(polybench: Any, trainer: Any, job: Job) -> NumericalConventions:
     found: dict[str, float] = {}
     sources: dict[str, str] = {}
     nnlib = f"NNlib {polybench.build_info().nnlib}"
-    if any(isinstance(layer, MaxPool) for layer in walk(job.model.layers)):
+    rules = {rule for layer in walk(job.model.layers) for rule in layer.rules}
+    if "max_pool_within" in rules:
         found["max_pool_within"] = float(polybench.max_pool_within(job.dtype))
         sources["max_pool_within"] = f"{nnlib}, {_MAX_POOL}"
     variant = next((name for name in _THROUGH_RELU if name in job.variants), None)
-    if variant and any(isinstance(layer, ReLU) for layer in walk(job.model.layers)):
+    if variant and "relu_at_zero" in rules:
         found["relu_at_zero"] = float(polybench.relu_at_zero(trainer))
         sources["relu_at_zero"] = f"{nnlib}, {_RELU}, as {variant.capitalize()} differentiates it"
     declared = {rule: value for rule, value in found.items() if value}

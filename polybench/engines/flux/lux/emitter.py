@@ -33,11 +33,11 @@ def emit(job: Job, main: MainPart | None = None) -> str:
     sections = [
         code.text(job.model.summary),
         code.tensors(),
-        *code.masks(),
+        *code.code.masks(),
         *_setup(job, code.ties()),
         *([] if is_forward_pass else _optimizer(job.workload.optimizer)),
         load(job, "onehotbatch"),
-        *(_forward_pass() if is_forward_pass else _training_step(job, has_masks=given_masks and code.has_dropout)),
+        *(_forward_pass() if is_forward_pass else _training_step(job, has_masks=given_masks and job.model.is_random)),
         *([main.text] if main is not None else []),
     ]
     body = "\n\n".join(sections)

@@ -8,9 +8,7 @@ from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia import environment as julia_environment
 from polybench.engines.flux.lux.emitter import emit
 from polybench.engines.job import Job
-from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import LSTM, walk
 
 _NAME = "lux"
 """The engine, by which `discovery` knows its package."""
@@ -20,8 +18,6 @@ class LuxEngine(FluxEngine):
     """`Training.single_train_step!` with Zygote on a Lux `Chain`."""
 
     def build(self, job: Job, weights: Weights) -> None:
-        if lstm := next((layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)), None):
-            raise unsupported_layer("Lux.jl", lstm)
         if job.device != "cpu":
             raise EngineUnavailable("lux supports the CPU only", "use --devices cpu")
         super().build(job, weights)

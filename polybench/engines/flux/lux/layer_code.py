@@ -1,17 +1,20 @@
-"""Writes what Lux lacks for the layers of a network: types of layers, functions that make norms, and names of arrays.
+"""Writes the layers of a network in Lux, as `engines/flux/layer_code.py` those of Flux.
 
-ADD A LAYER: its type in `LuxLayerCode.types` if Lux has none, and its arrays in `LuxLayerCode.arrays`.
+ADD A LAYER: its case in `LuxLayerCode.elements` if Lux's constructor differs, its type if Lux has none, and its arrays
+in `_ARRAYS` and `LuxLayerCode.arrays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from polybench.engines.flux.chain import Element, Entry, Scope
 from polybench.engines.flux.julia_text import Call, text
 from polybench.engines.flux.layer_code import LayerCode, attention_arrays, named_arrays
+from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.networks import layers as spec
 
-ARRAYS: Mapping[type[spec.Layer], str] = {
+_ARRAYS: Mapping[type[spec.Layer], str] = {
     spec.Conv: "conv",
     spec.Patches: "conv",
     spec.Dense: "dense",
@@ -91,10 +94,52 @@ biased(name, ps) = haskey(ps, :bias) ? ["$name.bias" => ps.bias] : []"""
 class LuxLayerCode(LayerCode):
     """The code for layers, as `LayerCode`."""
 
+    framework = "Lux.jl"
+    flatten, identity, self_attention = "FlattenLayer()", "NoOpLayer()", "self_attention"
+    bias = "use_bias"
+    skipped = ""
+    dropouts = "dropouts(state.train_state.model)"
     epsilon = "epsilon"
     mean_over_time = "mean_over_time(x) = dropdims(sum(x; dims = 2); dims = 2) ./ size(x, 2)"
     positions, class_token, unembedding = _POSITIONS, _CLASS_TOKEN, _UNEMBEDDING
     given_dropout, image_mean = _GIVEN_DROPOUT, _IMAGE_MEAN
+
+    def step(self, index: int) -> str:
+        return f".layer_{index}"
+
+    def entry(self, layer: spec.Layer, name: str) -> Entry:
+        return Entry("", f"{_ARRAYS[type(layer)]}_tensors({name}, ", ")", layer)
+
+    def alone(self, element: Element) -> Element:
+        """Wrap a function, which is a layer in a chain only."""
+        code = element.code
+        if isinstance(code, Call) or (code.endswith(")") and not code.startswith("x -> ")):
+            return element
+        return element._replace(code=f"WrappedFunction({code})")
+
+    def elements(self, layer: spec.Layer, activation: str, scope: Scope) -> Sequence[Element]:
+        def field(name: str) -> str:
+            return scope.field(layer, name)
+
+        def made(function: str, *arguments: str) -> Sequence[Element]:
+            assert isinstance(layer, spec.Named)
+            return [Element(Call(function, arguments), [self.entry(layer, scope.text(layer.name))])]
+
+        match layer:
+            case spec.LSTM():
+                raise unsupported_layer(self.framework, layer)
+            case spec.Positions():
+                return made("Positions", field("features"), field("length"))
+            case spec.ClassToken():
+                return made("ClassToken", field("features"))
+            case spec.Dense(tied=str()):
+                if self.is_table(layer):
+                    return made("Unembedding", str(layer.inputs), str(layer.outputs))
+                (element,) = made("Dense", f"{layer.inputs} => {layer.outputs}", *([activation] if activation else []))
+                assert isinstance(element.code, Call)
+                return [element._replace(code=element.code._replace(options=["use_bias = false"]))]
+            case _:
+                return super().elements(layer, activation, scope)
 
     def attention(self) -> str:
         """Return the function that makes attention; Lux's has no biases unless it is asked for them."""
@@ -109,9 +154,9 @@ class LuxLayerCode(LayerCode):
         function = text(f"{Call('self_attention', ['features', 'heads'], options)} = ", made)
         return f"# Attention of a sequence with itself, without its second result, the scores.\n{function}"
 
-    def batch_norm(self, *, fuses: bool) -> str:
-        parameters = Call("batch_norm", ["channels", *(["activation = identity"] if fuses else [])])
-        arguments = ["channels", *(["activation"] if fuses else [])]
+    def batch_norm(self) -> str:
+        parameters = Call("batch_norm", ["channels", *(["activation = identity"] if self._fuses_norm else [])])
+        arguments = ["channels", *(["activation"] if self._fuses_norm else [])]
         settings, options = [], []
         for field in ("epsilon", "momentum"):
             value, different = self.constant(spec.BatchNorm, field)

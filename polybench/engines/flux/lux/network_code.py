@@ -1,18 +1,16 @@
 """Writes a network as a Lux `Chain`, and its arrays by name as views in the canonical layout.
 
-Chains and most layers are those of `engines/flux/network_code.py`. This module does not start Julia.
-ADD A LAYER: its case in `layer` if Lux's constructor differs, its arrays in `ARRAYS`, and what Lux lacks in
-`layer_code`.
+Chains are those of `engines/flux/network_code.py`. This module does not start Julia.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polybench.engines.flux.julia_text import WIDTH, Call
-from polybench.engines.flux.lux.layer_code import ARRAYS, LuxLayerCode
-from polybench.engines.flux.network_code import Element, Entry, NetworkCode, Scope
-from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.engines.flux.chain import Entry
+from polybench.engines.flux.julia_text import WIDTH
+from polybench.engines.flux.lux.layer_code import LuxLayerCode
+from polybench.engines.flux.network_code import NetworkCode
 from polybench.networks import layers as spec
 
 _NAME = 16
@@ -22,18 +20,13 @@ _NAME = 16
 class LuxNetworkCode(NetworkCode):
     """The functions of a network, as `NetworkCode`; the state of a layer is an argument if there are batch norms."""
 
-    framework = "Lux.jl"
     layer_code = LuxLayerCode
-    flatten, identity, attention = "FlattenLayer()", "NoOpLayer()", "self_attention"
-    bias = "use_bias"
-    skipped = ""
-    dropouts = "dropouts(state.train_state.model)"
 
     def ties(self) -> list[tuple[str, str]]:
         """Return the paths of arrays that two layers share, such as `layer_1.weight`."""
-        entries = [(one.layer, f"{one.path.removeprefix('.')}.weight") for one in self._below(self._network)]
+        entries = [(one.layer, f"{one.path.removeprefix('.')}.weight") for one in self.code.below(self._network)]
         paths = {layer.name: path for layer, path in entries if isinstance(layer, spec.Named)}
-        return [(paths[one.tied], path) for one, path in entries if isinstance(one, spec.Dense) and one.tied]
+        return [(paths[tied], path) for one, path in entries if (tied := getattr(one, "tied", None))]
 
     def network_tensors(self, entries: Sequence[Entry]) -> str:
         states = ["    st = train_state.states"] if self._has_states else []
@@ -44,49 +37,12 @@ class LuxNetworkCode(NetworkCode):
         arguments = "name, ps, st" if self._has_states else "name, ps"
         return "\n".join(self._joined(entries, f"{function}_tensors({arguments}) = "))
 
-    def step(self, index: int) -> str:
-        return f".layer_{index}"
-
-    def entry(self, layer: spec.Layer, name: str) -> Entry:
-        return Entry("", f"{ARRAYS[type(layer)]}_tensors({name}, ", ")", layer)
-
-    def alone(self, element: Element) -> Element:
-        """Wrap a function, which is a layer in a chain only."""
-        code = element.code
-        if isinstance(code, Call) or (code.endswith(")") and not code.startswith("x -> ")):
-            return element
-        return element._replace(code=f"WrappedFunction({code})")
-
     def is_shared(self, layer: spec.Layer) -> bool:  # noqa: ARG002 - layers share arrays of the parameters
         return False
 
-    def layer(self, layer: spec.Layer, activation: str, scope: Scope) -> Sequence[Element]:
-        def field(name: str) -> str:
-            return scope.field(layer, name)
-
-        def made(function: str, *arguments: str) -> Sequence[Element]:
-            assert isinstance(layer, spec.Named)
-            return [Element(Call(function, arguments), [self.entry(layer, scope.text(layer.name))])]
-
-        match layer:
-            case spec.LSTM():
-                raise unsupported_layer(self.framework, layer)
-            case spec.Positions():
-                return made("Positions", field("features"), field("length"))
-            case spec.ClassToken():
-                return made("ClassToken", field("features"))
-            case spec.Dense(tied=str()):
-                if self._code.is_table(layer):
-                    return made("Unembedding", str(layer.inputs), str(layer.outputs))
-                (element,) = made("Dense", f"{layer.inputs} => {layer.outputs}", *([activation] if activation else []))
-                assert isinstance(element.code, Call)
-                return [element._replace(code=element.code._replace(options=["use_bias = false"]))]
-            case _:
-                return super().layer(layer, activation, scope)
-
     @property
     def _has_states(self) -> bool:
-        return bool(self._code.of(spec.BatchNorm))
+        return any(layer.state_shapes() for layer in self.code.layers)
 
     def _joined(self, entries: Sequence[Entry], start: str) -> list[str]:
         """Return the lines of an expression of all arrays."""
@@ -104,7 +60,7 @@ class LuxNetworkCode(NetworkCode):
 
         How it is broken does not depend on the name.
         """
-        has_states = self._has_states and isinstance(entry.layer, spec.BatchNorm | None)
+        has_states = self._has_states and (entry.layer is None or bool(entry.layer.state_shapes()))
         paths = f"ps{entry.path}{f', st{entry.path}' if has_states else ''}"
         function, _, name = entry.start.removesuffix(", ").partition("(")
         if len(f"{start}{entry.start}{paths}{entry.end}{end}") - len(name) + _NAME <= WIDTH:
