@@ -54,6 +54,18 @@ def test_labels_are_the_next_characters_and_the_splits_follow_each_other(file: P
     assert data_files(file) == [file]
 
 
+@pytest.mark.parametrize(("characters_to_train", "sequences"), [(32, 1), (33, 2), (48, 2), (49, 3)])
+def test_the_last_character_of_a_sequence_has_a_next_one(
+    characters_to_train: int, sequences: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "play.txt"
+    path.write_text(TEXT[: -(-10 * characters_to_train // 9)])
+    assert int(0.9 * len(path.read_text())) == characters_to_train
+    data = opened(path)
+    assert data.images.shape == data.labels.shape == (sequences, 16)
+    assert [characters(path)[token] for token in data.labels[-1]] == list(TEXT[1 : 16 * sequences + 1][-16:])
+
+
 def test_characters_beyond_ascii_are_one_token_each(tmp_path: Path) -> None:
     path = tmp_path / "mixed.txt"
     path.write_text("\ufeff" + "äöü€😀\n" * 40, "utf-8")

@@ -29,7 +29,7 @@ from polybench.networks.layers import (
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
-from polybench.networks.padding import Padding, same_in_tensorflow
+from polybench.networks.padding import Padding, Sides, same_in_tensorflow
 from tests.example_networks import EVERYTHING
 
 _CONV = '{"type":"conv","name":"c","inputs":1,"outputs":2,"kernel":3,"stride":1,"padding":%s,"bias":true,"groups":1}'
@@ -51,6 +51,18 @@ windows = st.tuples(
 ).filter(lambda w: all(side + sum(pad) >= w[2] for side, pad in zip(w[:2], w[4], strict=True)))
 
 Window = tuple[int, int, int, int, tuple[tuple[int, int], tuple[int, int]]]
+
+
+def test_sides_are_in_the_order_of_each_framework() -> None:
+    one, two = Sides(1, 2, 3, 4), Sides(10, 20, 30, 50)
+    assert (one.axes, one.width_first, str(one)) == (((1, 2), (3, 4)), (3, 4, 1, 2), "[[1, 2], [3, 4]]")
+    assert one.plus(two) == Sides(11, 22, 33, 54)
+    views = {sides: (sides.symmetric, sides.padding) for sides in (one, Sides(1, 1, 3, 3), Sides(2, 2, 2, 2))}
+    assert views == {
+        one: (None, ((1, 2), (3, 4))),
+        Sides(1, 1, 3, 3): ((1, 3), ((1, 1), (3, 3))),
+        Sides(2, 2, 2, 2): ((2, 2), 2),
+    }
 
 
 @given(windows)

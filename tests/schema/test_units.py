@@ -109,7 +109,10 @@ def test_a_margin_is_half_the_width_of_the_interval() -> None:
 
 def test_a_time_with_an_interval_wider_than_twice_itself_has_no_bounds() -> None:
     assert units.format_seconds_with_ci(0.00569, (0.005, 0.006)) == "5.69 ms (5.00 ms to 6.00 ms)"
+    assert units.format_seconds_with_ci(0.00569, (0.001, 0.0123)) == "5.69 ms (1.00 ms to 12.3 ms)"
+    assert units.format_seconds_with_ci(0.00569, (0.001, 0.0125)) == "5.69 ms ±>100%"
     assert units.format_seconds_with_ci(0.00569, (-0.28, 0.29)) == "5.69 ms ±>100%"
+    assert units.format_seconds_with_margin(0.00569, (0.001, 0.0123)) == "5.69 ms ±99%"
     assert units.format_seconds_with_margin(0.00569, (-0.28, 0.29)) == "5.69 ms ±>100%"
 
 

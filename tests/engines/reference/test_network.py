@@ -5,7 +5,7 @@ import pytest
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.engines.reference.layers import conv
+from polybench.engines.reference.layers import conv, cross_entropy, round_bits
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.batches import dropout_masks
 from polybench.networks.initial_weights import initial_weights
@@ -84,6 +84,19 @@ def test_a_bias_adds_up_the_exact_gradients_of_all_positions_with_rounded_operan
         for bits in (0, 30)
     )
     np.testing.assert_allclose(rounded["dense.bias"], exact["dense.bias"], rtol=1e-6)
+
+
+def test_products_of_rounded_operands_leave_the_gradient_of_a_bias_exact() -> None:
+    model = Model("net", "", (4,), 3, (Dense("dense", 4, 3),), 4, Optimizer(), 4)
+    weights, inputs, labels = initial_weights(model, 0), RANDOM.random((4, 4)), RANDOM.integers(0, 3, 4)
+    x, weight = round_bits(inputs, 4), round_bits(weights["dense.weight"], 4)
+    loss, dy = cross_entropy(x @ weight.T + weights["dense.bias"], labels)
+    expected = {"dense.weight": round_bits(dy, 4).T @ x, "dense.bias": dy.sum(0)}
+    found = loss_and_gradients(model, weights, inputs, labels, NumericalConventions(operand_bits=4))
+    assert found.loss == pytest.approx(loss, rel=1e-12)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found.gradients[name], gradient, rtol=1e-9, atol=1e-15, err_msg=name)
+    assert not np.allclose(round_bits(dy, 4).sum(0), dy.sum(0), rtol=1e-3)
 
 
 def engine(conventions: NumericalConventions = NO_DEVIATIONS, seed: int = 0) -> ReferenceEngine:
