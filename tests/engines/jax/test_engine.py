@@ -1,21 +1,23 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 import pytest
 
 from polybench.engines.reference.layers import batch_statistics, max_pool
 from polybench.engines.reference.network import logits
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import Dropout, MaxPool
+from polybench.networks.layers import LSTM, Dense, Dropout, MaxPool
 from polybench.parity_check.comparison import vary_constants
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
 from tests.engines.jax.layer_programs import program_of
@@ -209,3 +211,22 @@ def test_every_layer_of_sequences_computes_what_the_reference_does(fixture: Engi
         found = program_of(model.layers, model.input_shape).network(*jax.device_put(variables), jax.device_put(x))
         logits_found = found[0] if len(variables) > 1 else found
         np.testing.assert_allclose(logits_found, logits(model, weights, x), rtol=1e-4, atol=1e-5, err_msg=model.name)
+
+
+@in_process_of("jax")
+def test_lstms_with_gates_of_their_own_compute_what_the_reference_does(fixture: EngineFixture) -> None:
+    import jax
+
+    x = np.random.default_rng(0).random((4, 5, 4), np.float32)
+    gates: tuple[Literal["sigmoid", "hard_sigmoid"], ...] = ("sigmoid", "hard_sigmoid")
+    for one, both in itertools.product(gates, gates):
+        layers = (
+            LSTM("one", 4, 3, sequence=True, recurrent_activation=one),
+            LSTM("both", 3, 6, bidirectional=True, recurrent_activation=both),
+            Dense("dense", 12, 4),
+        )
+        model = msgspec.structs.replace(FEATURES, layers=layers)
+        weights = vary_constants(initial_weights(model, 0))
+        found = program_of(layers, model.input_shape).network(*jax.device_put((weights, x)))
+        expected = logits(model, weights, x)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=f"{one}, {both}")

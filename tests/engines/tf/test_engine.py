@@ -111,6 +111,21 @@ def test_fit_continues_the_pipeline_until_batches_are_preloaded(fixture: EngineF
 
 
 @in_process_of("tf")
+def test_a_dataset_of_the_pipeline_has_the_batches_of_its_steps(fixture: EngineFixture) -> None:
+    engine: Any = fixture.engine
+    fixture.build(variants=("keras_fit",))
+    for workers in (0, 2):
+        source, expected = make_pipeline_input(workers, True)
+        engine.open_pipeline(source)
+        for first, n, steps in ((0, 4, [0, 1, 2, 3]), (0, 1, [0]), (1, 2, [1, 2]), (2, 1, [2]), (2, -1, [2, 3])):
+            batches = [(images.numpy(), labels.numpy()) for images, labels in engine._pipeline.dataset(first, n)]
+            assert len(batches) == len(steps), (first, n)
+            for (images, labels), step in zip(batches, steps, strict=True):
+                np.testing.assert_array_equal(images.transpose(0, 3, 1, 2), expected[step])
+                np.testing.assert_array_equal(labels, source.labels[source.order[step]])
+
+
+@in_process_of("tf")
 def test_only_the_requested_steps_omit_the_all_reduce(fixture: EngineFixture) -> None:
     from polybench.engines.tf.engine import TensorFlowEngine
 

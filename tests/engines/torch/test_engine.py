@@ -89,6 +89,31 @@ def test_each_rank_draws_dropout_masks_of_its_own(fixture: EngineFixture) -> Non
 
 
 @in_process_of("torch")
+def test_a_restored_rank_draws_masks_of_its_own_that_follow_from_the_saved_generator(fixture: EngineFixture) -> None:
+    import torch
+
+    from polybench.engines.torch.replicas import Replicas
+
+    fixture.build()
+    engine: Any = fixture.engine
+    engine.run_steps(0, 1)
+    torch.manual_seed(7)
+    state = engine.training_state()
+    saved = torch.rand(4).tolist()
+
+    def drawn(number: int) -> list[float]:
+        torch.manual_seed(100)  # of another process
+        with patch.object(engine, "_replicas", Replicas(Rank(number, 3, ""))):
+            engine.restore_training_state(state)
+        return torch.rand(4).tolist()
+
+    of_ranks = [drawn(number) for number in range(3)]
+    assert of_ranks[0] == saved
+    assert len({tuple(values) for values in of_ranks}) == 3
+    assert [drawn(number) for number in range(3)] == of_ranks
+
+
+@in_process_of("torch")
 def test_the_input_pipeline_pins_memory_for_a_gpu_only(fixture: EngineFixture) -> None:
     import torch
 
