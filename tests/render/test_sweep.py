@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from polybench.render import render
+from polybench.render.sweep import sort_points
 from polybench.storage.store import Store
 from tests.gallery import GALLERY, sweeps
 
@@ -52,3 +53,15 @@ def test_points_without_a_number_say_why() -> None:
         if line.startswith("flux/cpu ")
     ]
     assert row == ["flux/cpu", "225", "(busy)", "1.00"]
+
+
+def test_rows_without_a_curve_come_after_those_in_the_order_of_the_curves() -> None:
+    names = [curve.configuration for curve in SWEEP.curves]
+    assert len(names) == 4
+    curves = [SWEEP.curves[3], SWEEP.curves[1]]
+    rows = sort_points(msgspec.structs.replace(SWEEP, curves=curves))
+    in_order = list(dict.fromkeys(result.configuration for _, result in rows))
+    assert in_order[:2] == [names[3], names[1]]
+    assert set(in_order[2:]) == {names[0], names[2]}
+    of_one = [point.parameters for point, result in rows if result.configuration == names[3]]
+    assert of_one == [point.parameters for point in SWEEP.points]

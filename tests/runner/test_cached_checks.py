@@ -21,6 +21,7 @@ from polybench.protocol.calls import Loaded
 from polybench.run import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
 from tests.runner.studies import FAST, RecordingProgress
 from tests.worker_sessions import InProcess
 
@@ -206,14 +207,15 @@ def test_a_bug_after_a_passed_check_is_detected(
     assert {result.parity.status for result in document.results} == {"fail"}
 
 
-def test_a_check_is_repeated_on_request(write_engine: WriteEngine) -> None:
+def test_a_check_is_repeated_on_request(write_engine: WriteEngine, tmp_path: Path) -> None:
     document, checked = study(recheck=True)
     assert checked == ["injected/cpu"]
     assert {result.parity.status for result in document.results} == {"pass"}
     listener = Checks()
-    only = run_study(STUDY, listener, store=None, parity_check="only")
+    only = run_study(STUDY, listener, store=Store(tmp_path), parity_check="only")
     assert listener.checked == ["injected/cpu"]
     assert only.results[0].parity.checked_at is not None
+    assert not [*Store(tmp_path).logs()]  # only a study that measures is saved
 
 
 @pytest.mark.parametrize(("offset", "status"), [("1", "fail"), ("1 / 0", "skipped")])

@@ -9,7 +9,7 @@ import pytest
 
 from polybench.schema.measurements import AllocationsDocument, AllocationSite, ConfigurationAllocations
 from polybench.storage.anonymize import OMITTED, anonymize, anonymize_study
-from tests.factories import study, typical_study, unmeasured
+from tests.factories import measured, study, typical_study, unmeasured
 
 
 def test_logs_keep_their_names_without_their_folder() -> None:
@@ -42,6 +42,21 @@ def test_allocation_sites_keep_their_names_without_their_folder() -> None:
     )
     ((anonymous,),) = (one.sites for one in anonymize(document).configurations)
     assert anonymous == msgspec.structs.replace(site, location="conv.jl)")
+
+
+def test_versions_and_variables_with_a_path_are_left_out_at_any_depth() -> None:
+    versions = {
+        "torch": "2.13.0",
+        "source": "/home/user/torch",
+        "build": {"blas": "MKL", "interpreter": "/home/user/python", "flags": {"O": "3", "include": "/home/user/inc"}},
+        "environment": {"OMP_NUM_THREADS": "2", "LD_PRELOAD": "/home/user/malloc.so"},
+    }
+    (result,) = anonymize(study(measured("torch/cpu", 0.01, versions=versions))).results
+    assert result.versions == {
+        "torch": "2.13.0",
+        "build": {"blas": "MKL", "flags": {"O": "3"}},
+        "environment": {"OMP_NUM_THREADS": "2"},
+    }
 
 
 @pytest.mark.parametrize(("data", "kept"), [("synthetic", True), ("cifar10", True), ("/home/user/images", False)])
