@@ -125,6 +125,32 @@ def test_an_inconclusive_difference_is_not_explained(document: StudyDocument) ->
     assert again.command == "polybench compare --engines flux,torch --threads 2 --wait-idle 60.0"
 
 
+@pytest.mark.parametrize(
+    ("cores", "threads"), [(1, None), (2, "1,2"), (3, "1,2,3"), (6, "1,2,4,6"), (8, "1,2,4,8"), (12, "1,2,4,8,12")]
+)
+def test_a_suggested_sweep_has_powers_of_two_and_all_cores(
+    cores: int, threads: str | None, document: StudyDocument
+) -> None:
+    document = msgspec.structs.replace(document, host=msgspec.structs.replace(document.host, cores=cores))
+    commands = [one.command or "" for one in explain(document, SavedDocuments()).suggested_measurements]
+    sweeps = [one for one in commands if one.startswith("polybench sweep") and "--batch-size" not in one]
+    assert sweeps == ([f"polybench sweep --engines flux --threads {threads}"] if threads else [])
+
+
+@pytest.mark.parametrize(("batch_size", "values"), [(128, "32,128,512"), (3, "1,3,12"), (1, "1,4")])
+def test_a_suggested_sweep_has_a_quarter_and_four_times_the_batch(
+    batch_size: int, values: str, document: StudyDocument
+) -> None:
+    settings = msgspec.structs.replace(document.settings, batch_size=batch_size)
+    commands = [
+        one.command or ""
+        for one in explain(
+            msgspec.structs.replace(document, settings=settings), SavedDocuments()
+        ).suggested_measurements
+    ]
+    assert any(one.endswith(f"--batch-size {values}") for one in commands)
+
+
 def test_missing_measurements_have_commands(document: StudyDocument) -> None:
     found = explain(document, SavedDocuments())
     commands = {statement.evidence: statement.command for statement in found.suggested_measurements}
