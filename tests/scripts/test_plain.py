@@ -28,7 +28,7 @@ from polybench.planning.shared_files import dataset_of
 from polybench.protocol import calls
 from polybench.schema.options import Configuration, Study, Workload, configuration_grid
 from polybench.scripts import make_command, make_script
-from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder, write_inputs
+from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, PlainScript, write_folder, write_inputs
 from tests import small_datasets
 from tests.commands import printed
 from tests.configured_julia import configured_julia
@@ -317,6 +317,22 @@ def test_features_are_written_unchanged(shape, tmp_path):
     write_inputs(tmp_path, dataset, np.array([1, 3]))
     assert (np.load(tmp_path / "tokens.npy") == features[[1, 3]]).all()
     assert (np.load(tmp_path / "labels.npy") == [1, 3]).all()
+
+
+def test_the_programs_of_a_folder_run_from_any_other_one_in_their_order(tmp_path):
+    dataset = Dataset("mine", "", np.zeros((2, 4), np.float32), np.arange(2), "0" * 64)
+    scripts = [
+        PlainScript(name, "cat $1 >/dev/null && ls $2 && echo $NUMBER: $*", ["env", f"NUMBER={number}", "sh"])
+        for number, name in enumerate(("it's two.sh", "one.sh"))
+    ]
+    folder = tmp_path / "my programs"
+    write_folder(folder, dataset, np.array([[0, 1]]), {}, scripts)
+    done = subprocess.run([folder / "run.sh"], capture_output=True, text=True, check=False, cwd="/", timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "it's two.sh:", "labels.npy", "tokens.npy", f"0: {INITIAL_STATE} {IMAGES}",
+        "one.sh:", "labels.npy", "tokens.npy", f"1: {INITIAL_STATE} {IMAGES}",
+    ]  # fmt: skip
 
 
 def script_of(engine, model="lenet", precision="fp32", optimizer=None, replicas=1):
