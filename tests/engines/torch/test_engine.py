@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polybench.engines.base import Array, Engine, Weights
-from polybench.engines.job import Job, Rank
+from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.shared.program import import_program
 from polybench.engines.torch.emitter import emit_layer
@@ -111,6 +111,20 @@ def test_a_restored_rank_draws_masks_of_its_own_that_follow_from_the_saved_gener
     assert of_ranks[0] == saved
     assert len({tuple(values) for values in of_ranks}) == 3
     assert [drawn(number) for number in range(3)] == of_ranks
+
+
+@in_process_of("torch")
+def test_ranks_have_consecutive_gpus_from_that_of_the_job(fixture: EngineFixture) -> None:
+    from polybench.engines.torch.replicas import Replicas
+
+    fixture.build()
+    engine: Any = fixture.engine
+    found = [
+        Replicas(rank).device(msgspec.structs.replace(engine._job, device=device))
+        for device, rank in (("cuda:1", Rank(0, 4, "")), ("cuda:1", Rank(2, 4, "")), ("cuda", Rank(2, 4, "")))
+    ]
+    assert found == ["cuda:1", "cuda:3", "cuda:2"]
+    assert [Replicas(rank).device(engine._job) for rank in (SINGLE_RANK, Rank(2, 4, ""))] == ["cpu", "cpu"]
 
 
 @in_process_of("torch")
