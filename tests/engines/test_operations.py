@@ -196,6 +196,27 @@ def test_the_sum_of_a_residual_block_is_correct(fixture: EngineFixture) -> None:
 
 
 @timed_from_python
+def test_dropout_scales_outputs_and_gradients_alike(fixture: EngineFixture) -> None:
+    check_dropout(fixture)
+
+
+@in_process_of("tf")
+def test_eager_dropout_scales_outputs_and_gradients_alike(fixture: EngineFixture) -> None:
+    check_dropout(fixture, "eager")
+
+
+def check_dropout(fixture: EngineFixture, *variants: str) -> None:
+    build(fixture.engine, fixture, initial_weights(CHAIN, 0), variants, dtype="float32")
+    dropout = TimedLayer("dropout", "dropout", (Dropout("dropout", 0.25),), (64,), needs_input_gradient=True)
+    x = np.ones((4, 64), np.float32)
+    results = run_operations(fixture.engine, dropout, {}, 3 * x, 6 * x)
+    assert {operation: np.unique(values[0]).tolist() for operation, values in results.items()} == {
+        "forward": [0.0, 4.0],
+        "input gradient": [0.0, 8.0],
+    }
+
+
+@timed_from_python
 def test_the_step_has_loss_update_and_call(fixture: EngineFixture) -> None:
     fixture.build()
     operations = fixture.engine.build_step_operations()

@@ -23,11 +23,18 @@ from polybench.results.document import study_toml
 from polybench.results.measured import measured_study
 from polybench.run import resume_study, run_study
 from polybench.runner import checkpoint
-from polybench.runner.checkpoint import CheckpointStore, find_resumable, find_unfinished
-from polybench.runner.prepare import new_header
+from polybench.runner.checkpoint import (
+    CheckpointStore,
+    ClusterCheckpoint,
+    ClusterRun,
+    MachineStudy,
+    find_resumable,
+    find_unfinished,
+)
+from polybench.runner.prepare import new_header, new_log
 from polybench.runner.resume import unfinished_ids, unfinished_log
 from polybench.schema.metadata import UNKNOWN_HOST
-from polybench.schema.options import Study
+from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests import small_datasets
@@ -381,6 +388,37 @@ def test_no_folder_is_left_if_an_open_file_is_deleted_when_it_is_closed(
     with (checkpoints := CheckpointStore(tmp_path)).lock("finished"):
         pass
     assert not checkpoints.folder.exists()
+
+
+IDS = [f"2025010{day}-000000-abcd" for day in (2, 3, 1)]
+"""IDs of runs, in an order that is not that of their starts."""
+
+
+def test_the_newest_unfinished_study_is_resumed(tmp_path: Path) -> None:
+    for id in IDS:
+        with new_log(STUDY, msgspec.structs.replace(new_header(), id=id), Store(tmp_path)):
+            pass
+    assert unfinished_ids(Store(tmp_path)) == sorted(IDS, reverse=True)
+    assert find_unfinished(STUDY, Store(tmp_path)) == IDS[1]
+    assert find_resumable("last", Store(tmp_path)).id == IDS[1]
+    with pytest.raises(BadInput, match=f"in {IDS[1]}, seed was 0, now 1"):
+        find_unfinished(msgspec.structs.replace(STUDY, seed=1), Store(tmp_path))
+
+
+def test_the_newest_unfinished_cluster_run_is_resumed(tmp_path: Path) -> None:
+    run = ClusterRun(study=STUDY, groups=[MachineGroup()], on="local")
+    for id in IDS:
+        header = msgspec.structs.replace(new_header(), id=id)
+        studies = [MachineStudy(label="local", study_id=f"{id[:-1]}e")]
+        CheckpointStore(tmp_path).write(
+            ClusterCheckpoint(header=header, study=study_toml(STUDY), run=run, machine_studies=studies)
+        )
+    selection = checkpoint.select_machines(run.groups)
+    assert [one.header.id for one in CheckpointStore(tmp_path).read_all()] == sorted(IDS, reverse=True)
+    assert find_unfinished(STUDY, Store(tmp_path), "cluster", selection) == IDS[1]
+    assert find_resumable("last", Store(tmp_path)) == (IDS[1], "cluster")
+    with pytest.raises(BadInput, match=f"in {IDS[1]}, seed was 0, now 1"):
+        find_unfinished(msgspec.structs.replace(STUDY, seed=1), Store(tmp_path), "cluster", selection)
 
 
 def test_a_log_is_read_only_while_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
