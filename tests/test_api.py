@@ -23,9 +23,9 @@ from polybench.machine import host
 from polybench.schema.options import Study
 from polybench.schema.study import from_json
 from polybench.storage.store import Store, results_folder
-from tests.factories import points_over_threads, typical_study
+from tests.factories import layers, measured, points_over_threads, study, typical_study
 from tests.figures.documents import full_study
-from tests.log_of import log_of, sweep_log_of
+from tests.log_of import log_of, save_document, sweep_log_of
 
 SHORT: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds_per_process": 2, "steps_per_round": 5}
 FAST = SHORT | {"batch_size": 16}
@@ -227,6 +227,15 @@ def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> N
     assert "tf is 1.25" in polybench.load("last").to_html()
     with pytest.raises(BadInput, match="at least one study"):
         polybench.report()
+
+
+def test_a_page_has_what_is_saved_in_its_results_folder(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    document = study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01))
+    timed = layers(document, {"torch/cpu": 0.02}, {"torch/cpu": {("conv2 + relu", "forward"): 0.01}})
+    save_document(Store(tmp_path), timed)
+    result = StudyResult(document, b"")
+    assert ["conv2 + relu" in page for page in (result.to_html(tmp_path), result.to_html())] == [True, False]
 
 
 def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

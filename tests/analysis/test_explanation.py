@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
-from polybench.analysis.step_parts import SharedLayers, step_parts
+from polybench.analysis.step_parts import SharedLayers, find_shared_layers, step_parts
 from polybench.errors import BadInput
 from polybench.networks.layers import Operation
 from polybench.schema.analyses import ExplanationDocument
@@ -321,3 +321,21 @@ def test_a_part_names_no_operation_whose_time_is_too_wide(wide: str | None, docu
     part, *_ = step_parts(document.results, "torch/cpu", SharedLayers(timed, [*times]))
     assert part.name == CONV[0]
     assert (part.largest_difference is None) == (wide is not None)
+
+
+def test_shared_layers_have_the_baseline_then_most_configurations_then_are_the_newest() -> None:
+    seconds = {"torch/cpu": 0.02, "tf/cpu": 0.02, "jax/cpu": 0.02}
+    document = study(*(measured(name, value) for name, value in seconds.items()))
+
+    def timed(*names: str) -> LayersDocument:
+        return layers(document, {name: seconds[name] for name in names}, {name: {CONV: 0.01} for name in names})
+
+    def found(*documents: LayersDocument) -> tuple[int, list[str]] | None:
+        shared = find_shared_layers(document, [*seconds], "torch/cpu", documents)
+        return shared and (next(i for i, one in enumerate(documents) if one is shared.document), shared.configurations)
+
+    without, alone, pair = timed("tf/cpu", "jax/cpu"), timed("torch/cpu"), timed("torch/cpu", "jax/cpu")
+    assert found(without, alone) == (1, ["torch/cpu"])
+    assert found(alone, without, pair) == (2, ["torch/cpu", "jax/cpu"])
+    assert found(timed("tf/cpu"), without, timed("tf/cpu", "jax/cpu")) == (1, ["tf/cpu", "jax/cpu"])
+    assert found() is None

@@ -57,6 +57,14 @@ def test_shapes_that_mean_the_same_are_the_same(a: Array, b: Array, tmp_path: Pa
         assert inputs.errors[0] < 1e-6
 
 
+@pytest.mark.parametrize(("types", "limit"), [("ff", 1e-6), ("ef", 2.0**-8), ("fe", 2.0**-8), ("ee", 2.0**-8)])
+def test_inputs_are_compared_at_the_precision_of_the_coarser_type(types: str, limit: float, tmp_path: Path) -> None:
+    one, other = (FLOATS.astype(name) for name in types)
+    inputs = compare(one, other, tmp_path)
+    assert (inputs.cause, inputs.limits) == ("", {0: limit})
+    assert compare(one, other + np.float32(2 * limit), tmp_path).cause != ""
+
+
 NORMALIZED = (IMAGES - 0.5) / np.float32([0.2, 0.25, 0.3])[:, None, None]
 
 
