@@ -23,6 +23,7 @@ from polybench.log import (
     Header,
     Log,
     PhaseEnded,
+    PointStarted,
     ProcessStarted,
     StudyEnded,
     Warned,
@@ -30,8 +31,9 @@ from polybench.log import (
     encode_line,
     read_log,
     read_outline,
+    split_points,
 )
-from polybench.schema.metadata import ToolVersion
+from polybench.schema.metadata import PublishedResult, ToolVersion
 from polybench.storage.anonymous_log import anonymous_event
 from tests.factories import typical_study
 
@@ -347,3 +349,18 @@ def test_an_anonymous_log_has_no_path_of_an_engine() -> None:
     event = anonymous_event(header, loaded)
     assert isinstance(event, EngineLoaded)
     assert (event.versions, event.build, event.python) == ({"blas": "mkl"}, {"blas": "mkl"}, None)
+
+
+def test_the_study_of_a_point_has_what_all_points_of_its_sweep_share() -> None:
+    shared = msgspec.structs.replace(HEADER, tags=["nightly"], repeated_data_sha256="0" * 64, machine_label="a")
+    own = {"title": "speeds", "published": [PublishedResult("Flux", "epoch", 1.0, "s", "CPU", "a paper")]}
+    axes = {"axes": {"threads": [1, 2]}, "command": "sweep", "usable_threads": 2}
+    sweep = msgspec.structs.replace(shared, id="sweep-20250101-000000-abcd", **own, **axes)
+    studies = ["threads = 1\n", "threads = 2\n"]
+    started = [
+        PointStarted(point=number, parameters={"threads": number + 1}, study=one) for number, one in enumerate(studies)
+    ]
+    assert split_points([sweep, *started]) == {
+        number: [msgspec.structs.replace(shared, id=f"{sweep.id}.{number}", study=one)]
+        for number, one in enumerate(studies)
+    }

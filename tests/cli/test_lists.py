@@ -199,6 +199,15 @@ def test_a_point_for_teaching_only_is_not_the_fastest(tmp_path: Path) -> None:
     assert row["fastest"]["configuration"] == "torch/cpu"
 
 
+def test_a_sweep_lists_what_was_measured_at_any_point(tmp_path: Path) -> None:
+    torch, tf, jax = (measured(f"{engine}/cpu", 0.02) for engine in ("torch", "tf", "jax"))
+    no_torch, no_tf, no_jax = (unmeasured(one.configuration, "failed", "died") for one in (torch, tf, jax))
+    results = [(torch, no_tf, no_jax), (no_torch, tf, no_jax)]
+    save_sweep(Store(tmp_path), SWEEP, [({"threads": n}, study(*some)) for n, some in enumerate(results, start=1)])
+    (row,) = [row for row in printed_json("list", "--results", tmp_path) if row["kind"] == "sweep"]
+    assert (row["configurations"], row["measured"]) == (["torch/cpu", "tf/cpu", "jax/cpu"], 2)
+
+
 def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_path: Path) -> None:
     saved_studies(tmp_path)
     save_sweep(Store(tmp_path), SWEEP, points_over_threads(torch="2.14.0"), created="2026-01-01T12:00:00Z")

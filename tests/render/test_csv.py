@@ -11,7 +11,7 @@ import pytest
 from polybench.render import csv as csv_format
 from polybench.render import render
 from polybench.render.table import Records, one_line
-from polybench.schema.analyses import MachineResult, MergeDocument
+from polybench.schema.analyses import DiffDocument, DiffRow, MachineResult, MergeDocument, StudyInfo, StudySpread
 from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.figures.documents import full_overhead, full_sweep
@@ -135,3 +135,24 @@ def test_a_value_is_between_the_bounds_of_its_own_interval(document: Any, value:
     assert rows
     for row in rows:
         assert float(row[low]) < float(row[value]) < float(row[high])
+
+
+def test_each_value_of_a_difference_is_in_its_column() -> None:
+    one = StudyInfo("id", "2025-01-01T00:00:00Z", None, "host", "0.1.0")
+    row = DiffRow(
+        configuration="torch/cpu", engine="torch", device="cpu", verdict="slower", reason="a reason",
+        step_seconds=(0.01, 0.02), ratio=0.5, ci95=(0.4, 0.6), q_value=0.001, machine_drift_ratio=0.9,
+        controls=["tf/cpu"], corrected_ratio=0.55, corrected_ci95=(0.45, 0.65), spread=StudySpread(0.05, 3, None),
+        changed={"torch": ("2.12", "2.13"), "CUDA": (None, "13")},
+    )  # fmt: skip
+    empty = DiffRow(configuration="jax/cpu", engine="jax", device="cpu", verdict="cannot tell")
+    document = DiffDocument(a=one, b=one, tolerance=0.01, changed={}, rows=[row, empty])
+    full, unknown = csv.DictReader(io.StringIO(render(document, "csv")))
+    assert full == {
+        "configuration": "torch/cpu", "verdict": "slower", "reason": "a reason",
+        "step_seconds_a": "0.01", "step_seconds_b": "0.02", "ratio": "0.5", "low": "0.4", "high": "0.6",
+        "q_value": "0.001", "machine_drift_ratio": "0.9",
+        "corrected_ratio": "0.55", "corrected_low": "0.45", "corrected_high": "0.65",
+        "spread": "0.05", "repetitions": "3", "changed": "torch: 2.12 -> 2.13; CUDA: none -> 13",
+    }  # fmt: skip
+    assert unknown == dict.fromkeys(full, "") | {"configuration": "jax/cpu", "verdict": "cannot tell"}
