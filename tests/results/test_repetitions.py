@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from polybench.results import repetitions
 from polybench.results.repetitions import Repetitions, spread_between_days
 from polybench.results.summaries import StudySummary, summarize
 from polybench.schema.analyses import RepetitionSpread
@@ -90,3 +91,22 @@ def test_a_study_of_another_machine_is_no_repetition() -> None:
 def test_a_repetition_without_the_baseline_has_no_speeds() -> None:
     without = msgspec.structs.replace(SLOWER, results=SLOWER.results[1:])
     assert spread_between_days(THIS, saved(without)) is None
+
+
+def test_the_spread_between_days_is_that_of_the_newest_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repetitions, "MAX_STUDIES", 1)
+    found = spread_between_days(THIS, saved(SLOWER, OTHER_RATIO))  # the oldest first, as a store has them
+    assert found == RepetitionSpread("speeds", pytest.approx(math.log(1.04) / 2**0.5), 2)
+
+
+def test_the_spread_between_studies_is_that_of_the_newest_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [
+        measured_on(day, seconds, 0.01) for day, seconds in enumerate([0.010, 0.015, *[0.02] * 5, 0.02], start=1)
+    ]
+    *others, this = (msgspec.structs.replace(one, results=one.results[:1]) for one in documents)
+    stds = []
+    for newest in (6, 100):  # with this one
+        monkeypatch.setattr(repetitions, "MAX_STUDIES", newest)
+        stds.append(Repetitions(saved(*others), {"this": this}).spread("this", device="cpu"))
+    assert [one.repetitions for one in stds] == [5, 7]
+    assert stds[0].std < 0.01 < stds[1].std

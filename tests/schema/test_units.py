@@ -113,6 +113,7 @@ def test_a_time_with_an_interval_wider_than_twice_itself_has_no_bounds() -> None
     assert units.format_seconds_with_ci(0.00569, (0.001, 0.0125)) == "5.69 ms ±>100%"
     assert units.format_seconds_with_ci(0.00569, (-0.28, 0.29)) == "5.69 ms ±>100%"
     assert units.format_seconds_with_margin(0.00569, (0.001, 0.0123)) == "5.69 ms ±99%"
+    assert units.format_seconds_with_ci(0.00569, (-0.0001, 0.011)) == "5.69 ms (0 s to 11.0 ms)"
     assert units.format_seconds_with_margin(0.00569, (-0.28, 0.29)) == "5.69 ms ±>100%"
 
 
