@@ -126,6 +126,14 @@ def test_an_engine_that_is_still_unavailable_does_not_outdate_the_cache() -> Non
     assert measured("fake").peaks == first.peaks
 
 
+def test_cached_peaks_are_those_of_all_requested_engines_and_of_their_batch() -> None:
+    first, both = measured("fake"), measured("fake", "fake+slow")
+    assert [one.configuration for one in both.configurations] == ["fake/cpu", "fake+slow/cpu"]
+    assert both.peaks != first.peaks
+    assert measured("fake+slow").peaks == both.peaks
+    assert measured("fake", batch_size=4).batch_size == 4
+
+
 @pytest.fixture
 def signals() -> None:
     """Restore the handler of Ctrl-C, which the process that started the tests may ignore."""
