@@ -320,6 +320,20 @@ def test_a_study_is_not_resumed_on_another_machine_or_with_other_versions(tmp_pa
         resume_study(id, RecordingProgress(), store=Store(tmp_path))
 
 
+def test_a_study_is_not_resumed_if_a_file_that_was_loaded_late_has_changed(tmp_path: Path) -> None:
+    stopped = interrupt_at("process 2 of 2: starting")
+    id = run(*STUDY.engines, listener=stopped, store=Store(tmp_path), **(FIELDS | {"parity": True})).id
+    log, library = tmp_path / f"{id}.jsonl", tmp_path / "library.so"
+    with Log.resume(log) as resumed:
+        resumed.save_content("0" * 64, {str(library): "0 0"})
+    change(log, "parity", lambda event: event.update(later_code_sha256="0" * 64))
+    library.touch()
+    with pytest.raises(BadInput, match=f"cannot resume {id}: the loaded code changed: {library}: start over"):
+        resume_study(str(id), RecordingProgress(), store=Store(tmp_path))
+    library.unlink()  # it may have been temporary
+    assert resume_study(str(id), RecordingProgress(), store=Store(tmp_path)).finished
+
+
 @pytest.mark.usefixtures("started_processes")
 def test_a_study_is_not_resumed_if_python_runs_other_code_at_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
