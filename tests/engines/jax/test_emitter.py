@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -20,7 +21,17 @@ from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.program import import_program
 from polybench.networks import MODELS, find_model
 from polybench.networks.initial_weights import LIMITS, initial_weights
-from polybench.networks.layers import BatchNorm, Conv, Dense, Flatten, ReLU, Residual
+from polybench.networks.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Flatten,
+    MaxPool,
+    ReLU,
+    Residual,
+    layer_shapes,
+)
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
@@ -308,6 +319,25 @@ def test_numbered_blocks_keep_the_names_of_their_tensors(fixture: EngineFixture)
         model = small(*blocks, Flatten(), Dense("dense", 48, 10))
         assert f"for number in range({first}, {first + 3}):" in emit(job(model))
         check_gradients(model)
+
+
+@in_process_of("jax")
+def test_layers_of_one_kind_may_differ_in_each_option(fixture: EngineFixture) -> None:
+    convs = [{}, {"stride": 2}, {"padding": 1}, {"padding": ((0, 1), (1, 0))}, {"groups": 3}, {"bias": False}]
+    pools = [(2,), (3, 1), (3, 1, 1), (2, 1, ((0, 1), (1, 0)))]
+    pairs = [
+        *((Conv("first", 3, 3, 3), Conv("second", 3, 3, 3, **options)) for options in convs),
+        *((MaxPool(2), MaxPool(*sizes)) for sizes in pools),
+        *((AveragePool(2), AveragePool(*sizes)) for sizes in pools),
+        (AveragePool(2), AveragePool(3, 1, 1, count_padding=False)),
+    ]
+    for layers in pairs:
+        for ordered in (layers, layers[::-1]):
+            *_, (_, _, shape) = layer_shapes(ordered, (3, 9, 9))
+            all_layers = (*ordered, Flatten(), Dense("dense", math.prod(shape), 10))
+            check_gradients(
+                msgspec.structs.replace(LENET, layers=all_layers, input_shape=(3, 9, 9), published_parameters=None)
+            )
 
 
 @in_process_of("jax")
