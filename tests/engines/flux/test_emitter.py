@@ -17,7 +17,20 @@ from polybench.engines.flux.lux import emitter as lux
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS, find_model
-from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Flatten, ReLU, Residual, walk
+from polybench.networks.layers import (
+    LSTM,
+    BatchNorm,
+    Conv,
+    Dense,
+    Flatten,
+    GroupNorm,
+    Layer,
+    LayerNorm,
+    MeanOverTime,
+    ReLU,
+    Residual,
+    walk,
+)
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from tests.configured_julia import configured_julia
@@ -118,6 +131,30 @@ def test_an_activation_is_that_of_the_layer_before_it() -> None:
     text = emit(job(small(Conv("conv", 3, 4, 1), BatchNorm("norm", 4), ReLU(), ReLU(), Flatten(), Dense("d", 64, 10))))
     assert "    Conv((1, 1), 3 => 4),\n    batch_norm(4, relu),\n    x -> relu.(x),\n    Flux.flatten,\n" in text
     assert "    Dense(84 => 10),\n" in emit(job())
+
+
+def test_functions_of_norms_have_the_constants_of_their_layers() -> None:
+    def lines(*layers: Layer, shape: tuple[int, ...] = (3, 4, 4)) -> str:
+        model = msgspec.structs.replace(
+            find_model("lenet"), layers=layers, input_shape=shape, published_parameters=None
+        )
+        return re.sub(r"\( ", "(", re.sub(r"\s+", " ", emit(job(model))))
+
+    head = Flatten(), Dense("dense", 48, 10)
+    one = lines(BatchNorm("a", 3, epsilon=0.5, momentum=0.3), GroupNorm("b", 3, 3, epsilon=0.25), *head)
+    assert " = BatchNorm(channels; eps = DTYPE(0.5), momentum = DTYPE(0.3)" in one
+    assert " = GroupNorm(channels, groups; eps = DTYPE(0.25), momentum = DTYPE(0.1)" in one
+    two = lines(BatchNorm("a", 3, epsilon=0.5), BatchNorm("b", 3, momentum=0.3), *head)
+    assert "eps = 1.0e-5, momentum = 0.1) = BatchNorm(channels; eps = DTYPE(eps), momentum = DTYPE(m" in two
+    assert "(batch_norm(3; eps = 0.5), batch_norm(3; momentum = 0.3)," in two
+    # Flux adds the square of its epsilon to the variance.
+    sequence = MeanOverTime(), Dense("dense", 8, 10)
+    layer_norm = lines(LayerNorm("a", 8, epsilon=0.5), *sequence, shape=(5, 8))
+    assert "layer_norm(features) = LayerNorm(features; eps = DTYPE(sqrt(0.5)))" in layer_norm
+    several = lines(LayerNorm("a", 8, epsilon=0.5), LayerNorm("b", 8, bias=False), *sequence, shape=(5, 8))
+    assert "layer_norm(features; eps = 1.0e-5, bias = true) = LayerNorm(identity," in several
+    assert "DTYPE(sqrt(eps)), (features,), true" in several
+    assert "(layer_norm(8; eps = 0.5), layer_norm(8; bias = false)," in several
 
 
 def test_the_checked_program_differs_from_the_timed_one_in_type_and_masks_only() -> None:
