@@ -82,6 +82,7 @@ def test_a_folder_contains_only_what_its_programs_need(small_data, tmp_path):
         "torch_cpu.py", "tf+xla_cpu.py", "keras+torch_cpu.py", "initial_state.npz", "images", "run.sh"
     }  # fmt: skip
     assert "reference/cpu: no plain program for the engine reference" in text
+    assert (folder / "run.sh").stat().st_mode & 0o111 == 0o111
     assert sum(path.stat().st_size for path in (folder / "images").iterdir()) == 5 * 8 * 3073
     dataset = open_dataset("synthetic", 0, tmp_path)
     indices = batch_stream(600, 8, 0, 5)
