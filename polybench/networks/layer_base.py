@@ -23,7 +23,7 @@ class LayerBase(msgspec.Struct, frozen=True):
         is_norm: True if it divides values by their own standard deviation.
         is_random: True if training draws random numbers.
         is_lookup: True if it reads rows of a table at the input's tokens.
-        has_product: True if it multiplies its input by weights, or looks up what such a product would be.
+        has_product: True if it multiplies its input by weights, or looks up rows of them.
         has_fast_algorithm: True if an algorithm with fewer products than `macs` computes it, such as Winograd's.
         fuses_relu: True if users write it together with a ReLU after it, and engines compute both at once.
         rules: fields of `NumericalConventions`, the rules in which engines differ for it.

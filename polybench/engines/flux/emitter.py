@@ -38,7 +38,7 @@ def emit(job: Job, main: MainPart | None = None) -> str:
         "\n".join(_top(job, main)),
         code.text(job.model.summary),
         code.tensors(),
-        *code.code.masks(),
+        *code.masks(),
         *_setup(job),
         *([] if job.workload.is_forward_pass else _optimizer(job.workload.optimizer)),
         load(job, "Flux.onehotbatch", "to_device" if is_moved(job) else ""),

@@ -24,34 +24,32 @@ class NetworkCode:
     """The functions of a network. With `given_masks`, dropout layers are `GivenDropout`.
 
     `engines/flux/lux` writes the same chains with Lux's layers.
-
-    Attributes:
-        code: the code of the layers.
     """
 
     layer_code = LayerCode
 
     def __init__(self, layers: Sequence[spec.Layer], shape: spec.Shape, *, given_masks: bool = False) -> None:
         every = list(spec.walk(layers))
-        self.code = self.layer_code(every, given_masks=given_masks)
-        tying = [layer for layer in every if isinstance(layer, spec.Named) and getattr(layer, "tied", None)]
-        self._tied = {getattr(layer, "tied", "") for layer in tying}
+        self._code = self.layer_code(every, given_masks=given_masks)
+        named = [layer for layer in every if isinstance(layer, spec.Named)]
+        owners = {layer.name: tied for layer in named if (tied := getattr(layer, "tied", None))}
+        self._tied = set(owners.values())
         self._parts: Sequence[Part] = parts(layers, shape)
         outside = list(spec.walk([part for part in self._parts if not isinstance(part, Block | Stage)]))
         names = {layer.name for layer in outside if isinstance(layer, spec.Named)}
-        if not self._tied | {layer.name for layer in tying} <= names:
+        if not {*owners, *self._tied} <= names:
             self._parts = layers  # the function of a block has no variable of a layer that others use
         kinds = {block.kind.name: block.kind for part in self._parts for block in blocks_of(part)}
         self._kinds, self._functions = list(kinds.values()), _functions(kinds)
         self._definitions: list[str] = []
         self._elements = {
-            kind.name: self.code.in_chain(list(self._chain(kind.layers, Scope(kind)))) for kind in self._kinds
+            kind.name: self._code.in_chain(list(self._chain(kind.layers, Scope(kind)))) for kind in self._kinds
         }
         self._network = list(self._chain(self._parts, Scope()))
 
     def text(self, summary: str = "") -> str:
         """Return the types of layers and the functions; the last one is `network`."""
-        sections = list(self.code.types())
+        sections = list(self._code.types())
         for kind in self._kinds:
             code = self._elements[kind.name].code
             sections.append(text(f"{self._functions[kind.name]}({_parameters(kind)}) = ", code))
@@ -65,10 +63,14 @@ class NetworkCode:
 
     def tensors(self) -> str:
         """Return the function `tensors`, and those that it calls."""
-        sections = [f"{_TENSORS}\n{self.network_tensors(self.code.below(self._network))}"]
+        sections = [f"{_TENSORS}\n{self.network_tensors(self._code.below(self._network))}"]
         arrays = {self._functions[kind.name]: self._elements[kind.name].entries for kind in self._kinds}
         sections += [self.block_tensors(function, entries) for function, entries in arrays.items() if entries]
-        return "\n\n".join([*sections, *self.code.arrays()])
+        return "\n\n".join([*sections, *self._code.arrays()])
+
+    def masks(self) -> Iterator[str]:
+        """Yield the function `set_masks!`, if masks are given."""
+        return self._code.masks()
 
     def network_tensors(self, entries: Sequence[Entry]) -> str:
         """Return the function `tensors`."""
@@ -85,9 +87,9 @@ class NetworkCode:
     def _chain(self, layers: Sequence[Part], scope: Scope) -> Iterator[Element]:
         """Yield the elements of a chain of these layers."""
         for before, layer, after in zip([None, *layers], layers, [*layers[1:], None], strict=False):
-            if activation_of(layer) and self.code.fuses(before):
+            if activation_of(layer) and self._code.fuses(before):
                 continue
-            activation = activation_of(after) if self.code.fuses(layer) else ""
+            activation = activation_of(after) if self._code.fuses(layer) else ""
             if isinstance(layer, Stage):
                 yield self._stage(layer)
             elif isinstance(layer, Block):
@@ -97,17 +99,17 @@ class NetworkCode:
             elif isinstance(layer, spec.Residual):
                 yield self._residual(layer, scope)
             else:
-                yield from self.code.elements(layer, activation, scope)
+                yield from self._code.elements(layer, activation, scope)
 
     def _shared(self, layer: spec.Layer, activation: str, scope: Scope) -> Element:
         """Return the variable of a layer whose weight another one uses; the layer becomes a definition."""
-        element = self.code.in_chain(list(self.code.elements(layer, activation, scope)))
+        element = self._code.in_chain(list(self._code.elements(layer, activation, scope)))
         kind, place = SHARED[type(layer)]
         taken = sum(one.partition(" = ")[0].strip().startswith(kind) for one in self._definitions)
         variable = f"{kind}{taken + 1 if taken else ''}"
         self._definitions += lines(f"    {variable} = ", element.code)
         assert isinstance(layer, spec.Named)
-        self.code.variables[layer.name] = f"{variable}{element.entries[0].path}.{place}"
+        self._code.variables[layer.name] = f"{variable}{element.entries[0].path}.{place}"
         return element._replace(code=variable)
 
     def _block(self, block: Block, name: str = "") -> Element:
@@ -129,7 +131,7 @@ class NetworkCode:
             blocks = list(alike)
             first = stage.first + index - 1
             if len(blocks) == 1:
-                entries += [entry.below(self.code.step(index)) for entry in self._block(blocks[0]).entries]
+                entries += [entry.below(self._code.step(index)) for entry in self._block(blocks[0]).entries]
             else:
                 offset = 1 - stage.first
                 place = f"n {'+' if offset > 0 else '-'} {abs(offset)}" if offset else "n"
@@ -140,13 +142,13 @@ class NetworkCode:
         return Element(Call("Chain", codes), entries)
 
     def _residual(self, layer: spec.Residual, scope: Scope) -> Element:
-        body = self.code.in_chain(list(self._chain(layer.body, scope)))
+        body = self._code.in_chain(list(self._chain(layer.body, scope)))
         if not layer.shortcut:
             return Element(
-                Call("SkipConnection", [body.code, "+"]), [one.below(self.code.skipped) for one in body.entries]
+                Call("SkipConnection", [body.code, "+"]), [one.below(self._code.skipped) for one in body.entries]
             )
-        shortcut = self.code.in_chain(list(self._chain(layer.shortcut, scope)))
-        return Element(Call("Parallel", ["+", body.code, shortcut.code]), self.code.below([body, shortcut]))
+        shortcut = self._code.in_chain(list(self._chain(layer.shortcut, scope)))
+        return Element(Call("Parallel", ["+", body.code, shortcut.code]), self._code.below([body, shortcut]))
 
 
 def _joined(start: str, entries: Sequence[Entry], root: str) -> str:

@@ -33,7 +33,7 @@ def emit(job: Job, main: MainPart | None = None) -> str:
     sections = [
         code.text(job.model.summary),
         code.tensors(),
-        *code.code.masks(),
+        *code.masks(),
         *_setup(job, code.ties()),
         *([] if is_forward_pass else _optimizer(job.workload.optimizer)),
         load(job, "onehotbatch"),

@@ -24,7 +24,7 @@ class LuxNetworkCode(NetworkCode):
 
     def ties(self) -> list[tuple[str, str]]:
         """Return the paths of arrays that two layers share, such as `layer_1.weight`."""
-        entries = [(one.layer, f"{one.path.removeprefix('.')}.weight") for one in self.code.below(self._network)]
+        entries = [(one.layer, f"{one.path.removeprefix('.')}.weight") for one in self._code.below(self._network)]
         paths = {layer.name: path for layer, path in entries if isinstance(layer, spec.Named)}
         return [(paths[tied], path) for one, path in entries if (tied := getattr(one, "tied", None))]
 
@@ -42,7 +42,7 @@ class LuxNetworkCode(NetworkCode):
 
     @property
     def _has_states(self) -> bool:
-        return any(layer.state_shapes() for layer in self.code.layers)
+        return any(layer.state_shapes() for layer in self._code.layers)
 
     def _joined(self, entries: Sequence[Entry], start: str) -> list[str]:
         """Return the lines of an expression of all arrays."""
